@@ -1,0 +1,149 @@
+# make example | test | bench | lint | sanitize: each makes what it needs, the second run is quick.
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+
+MAIN := .venv
+TF212 := .venv-tf212
+PEERS := .venv-peers
+PY := $(MAIN)/bin/python
+PY212 := $(TF212)/bin/python
+OPS := merlin_embeddings/_ops
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_ENABLE_ONEDNN_OPTS ?= 0
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help example test test-core test-tf212 test-python bench lint format sanitize build clean
+
+help:
+	@echo "make example   train on MovieLens and show what comes out"
+	@echo "make test      C++ and Python tests, on TensorFlow 2.21 and 2.12"
+	@echo "make bench     compare with fbgemm, torch and Keras (QUICK=1: the short one)"
+	@echo "make lint      style, types, who may import whom"
+	@echo "make sanitize  the C++ core under address, undefined-behaviour and thread sanitizers"
+	@echo "make build     the op library into the checkout"
+	@echo "make format    format Python and C++"
+	@echo "make clean     remove what was built, not the environments"
+
+# --- Environments ------------------------------------------------------------------------------
+
+# $(call debian,test,packages): installs the packages if the test fails and we are root.
+define debian
+	@$(1) >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing $(2)"; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    { apt-get install -qq -y --no-install-recommends $(2) || \
+	      { apt-get update -qq && apt-get install -qq -y --no-install-recommends $(2); }; \
+	    } </dev/null >/dev/null; \
+	  else \
+	    echo "missing: please run  sudo apt-get install $(2)" >&2; exit 1; \
+	  fi; }
+endef
+
+%/bin/python:
+	$(call debian,$(PYTHON) -c 'import ensurepip$(,) venv',python3-venv)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $*
+
+# A stamp says which pins an environment holds; existing environments are brought up to date.
+$(MAIN)/.pins: requirements/build.txt requirements/main.txt requirements/test.txt \
+               requirements/example.txt | $(PY)
+	$(PY) -m pip install -q -r requirements/main.txt -r requirements/test.txt \
+	  -r requirements/example.txt
+	@touch $@
+
+$(MAIN)/.pins-lint: requirements/lint.txt | $(MAIN)/.pins
+	$(PY) -m pip install -q -r requirements/lint.txt
+	@touch $@
+
+$(TF212)/.pins: requirements/build.txt requirements/tf212.txt | $(PY212)
+	$(PY212) -m pip install -q -r requirements/tf212.txt
+	@touch $@
+
+$(PEERS)/.pins: requirements/peers.txt requirements/peers-nodeps.txt | $(PEERS)/bin/python
+	$(PEERS)/bin/python -m pip install -q -r requirements/peers.txt
+	$(PEERS)/bin/python -m pip install -q --no-deps -r requirements/peers-nodeps.txt
+	@touch $@
+
+# --- The op library ----------------------------------------------------------------------------
+
+# CMake decides what is out of date; its own stamp only says that it was configured.
+build/ops/CMakeCache.txt: $(MAIN)/.pins
+	cmake -S ops -B build/ops -DPython_EXECUTABLE=$(abspath $(PY)) \
+	  -DMERLIN_OUTPUT_DIR=$(CURDIR)/$(OPS)
+	@touch $@
+
+build: build/ops/CMakeCache.txt
+	@cmake --build build/ops -j $(JOBS)
+
+# The second TensorFlow gets an installed package: the way users get theirs.
+PACKAGE := setup.cfg pyproject.toml README.md LICENSE $(wildcard ops/CMakeLists.txt ops/*/*) \
+           $(shell find merlin_embeddings -name '*.py' -o -name py.typed 2>/dev/null)
+
+$(TF212)/.installed: $(TF212)/.pins $(PACKAGE)
+	rm -rf build/lib* build/bdist*
+	$(PY212) -m pip install -q --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
+
+# --- Targets -----------------------------------------------------------------------------------
+
+example: build
+	$(PY) examples/movielens.py
+
+# The closing line of the main run comes last.
+test: build
+	@$(MAKE) --no-print-directory test-core
+	@$(MAKE) --no-print-directory test-tf212
+	@$(MAKE) --no-print-directory test-python
+
+test-python: build
+	$(PY) -m pytest
+
+test-tf212: $(TF212)/.installed
+	$(TF212)/bin/pytest tests/tf212
+
+# $(call core,folder,options): builds and runs the C++ tests, which need no TensorFlow.
+define core
+	$(call debian,test -e /usr/include/gtest/gtest.h,libgtest-dev)
+	@cmake -S ops -B $(1) -DMERLIN_TENSORFLOW=OFF -DMERLIN_TESTS=ON $(2) >/dev/null
+	@cmake --build $(1) -j $(JOBS)
+endef
+
+test-core:
+	$(call core,build/core)
+	build/core/core_tests --gtest_brief=1
+
+# Thread sanitizers of this age don't know the widest address randomisation: switched off where
+# that is allowed.
+sanitize:
+	$(call core,build/asan,-DMERLIN_SANITIZE=address$(,)undefined)
+	build/asan/core_tests --gtest_brief=1
+	$(call core,build/tsan,-DMERLIN_SANITIZE=thread)
+	$$(setarch -R true 2>/dev/null && echo setarch -R) build/tsan/core_tests --gtest_brief=1
+
+bench: build $(PEERS)/.pins
+	$(PY) benchmarks/lookup.py
+
+CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc)
+
+lint: $(MAIN)/.pins-lint
+	$(MAIN)/bin/ruff check .
+	$(MAIN)/bin/ruff format --check .
+	$(MAIN)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+	$(MAIN)/bin/mypy
+	$(MAIN)/bin/lint-imports
+
+format: $(MAIN)/.pins-lint
+	$(MAIN)/bin/ruff check --fix .
+	$(MAIN)/bin/ruff format .
+	$(MAIN)/bin/clang-format -i $(CXX_FILES)
+
+clean:
+	rm -rf build $(OPS) *.egg-info
+
+# A comma that `call` doesn't take for the end of an argument.
+, := ,
