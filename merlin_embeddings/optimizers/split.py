@@ -1,0 +1,200 @@
+"""One optimizer for the tables, another for the rest of the model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow import keras
+
+from merlin_embeddings.optimizers.clipping import Gradient, scaled
+from merlin_embeddings.tables import table_of
+
+
+@keras.saving.register_keras_serializable(package="merlin_embeddings")
+class Split(keras.optimizers.Optimizer):
+    """Mixes optimizers: tables, single tables, everything else.
+
+    Each part sees its own variables only: clipping by global norm, for one, is over the
+    gradients of that part. Each part has its own learning rate.
+
+        >>> import tensorflow as tf
+        >>> import merlin_embeddings as me
+        >>> split = me.optimizers.Split(
+        ...     dense=tf.keras.optimizers.Adam(1e-3),
+        ...     embeddings=me.optimizers.RowwiseAdagrad(0.02),
+        ...     overrides={"item": me.optimizers.Adam(1e-3)},
+        ... )
+
+    Args:
+        dense: a Keras optimizer for all variables that aren't tables of this package. Everything
+            that Keras has works here, exponential moving averages and gradient accumulation too.
+        embeddings: the optimizer for tables. A Keras optimizer is exact on a table that is
+            looked up once a step, and pays for the table's whole size if its rule has slots.
+        overrides: optimizers for single tables by the table's name.
+        loss_scale_factor: the loss is multiplied by it, the gradients are divided by it.
+        name: of the optimizer.
+
+    Raises:
+        ValueError: one optimizer given twice, a part with its own `loss_scale_factor` or that is
+            built already; when the model is built, an override for a table that doesn't exist.
+        TypeError: a part that is no Keras optimizer.
+    """
+
+    def __init__(
+        self,
+        dense: keras.optimizers.Optimizer,
+        embeddings: keras.optimizers.Optimizer,
+        overrides: Mapping[str, keras.optimizers.Optimizer] | None = None,
+        loss_scale_factor: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate=0.0, loss_scale_factor=loss_scale_factor, name=name)
+        self.dense = dense
+        self.embeddings = embeddings
+        self.overrides = dict(overrides or {})
+        parts = dict(self._parts())
+        for label, part in parts.items():
+            _require_part(label, part)
+        if len({id(part) for part in parts.values()}) < len(parts):
+            raise ValueError(
+                "Split: one optimizer can't serve two parts, each has a state of its own; "
+                "give each part a new one"
+            )
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of `dense`; set the learning rates at the parts."""
+        return self.dense.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> Any:
+        raise ValueError(
+            "Split has a learning rate for each part: set split.dense.learning_rate, "
+            "split.embeddings.learning_rate or split.overrides[table].learning_rate"
+        )
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        return super().variables + [v for _, part in self._parts() for v in part.variables]
+
+    def build(self, variables: Sequence[tf.Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._require_tables(variables)
+        for label, positions in self._positions(variables).items():
+            dict(self._parts())[label].build([variables[i] for i in positions])
+
+    def apply(
+        self,
+        grads: Sequence[Gradient | None],
+        trainable_variables: Sequence[tf.Variable] | None = None,
+    ) -> None:
+        grads = list(grads)
+        if not grads:
+            return
+        if trainable_variables is None:
+            raise ValueError(f"{self.name}: pass the variables with the gradients")
+        variables = list(trainable_variables)
+        if not self.built:
+            self.build(variables)
+        if self.loss_scale_factor is not None:
+            grads = [g if g is None else scaled(g, 1.0 / self.loss_scale_factor) for g in grads]
+        if all(gradient is None for gradient in grads):
+            raise ValueError("No gradients provided for any variable.")
+        parts = dict(self._parts())
+        for label, positions in self._positions(variables).items():
+            part_grads = [grads[i] for i in positions]
+            # A part without any gradient sits this step out; Keras' optimizers would raise.
+            if any(gradient is not None for gradient in part_grads):
+                parts[label].apply(part_grads, [variables[i] for i in positions])
+        self.iterations.assign_add(1)
+
+    def exclude_from_weight_decay(
+        self, var_list: Sequence[tf.Variable] | None = None, var_names: Sequence[str] | None = None
+    ) -> None:
+        for _, part in self._parts():
+            part.exclude_from_weight_decay(var_list=var_list, var_names=var_names)
+
+    def finalize_variable_values(self, var_list: Sequence[tf.Variable] | None) -> None:
+        variables = list(var_list)
+        parts = dict(self._parts())
+        for label, positions in self._positions(variables).items():
+            parts[label].finalize_variable_values([variables[i] for i in positions])
+
+    def save_own_variables(self, store: Any) -> None:
+        # The parts are saved by themselves, as Keras does with whatever an object holds.
+        for index, variable in enumerate(super().variables):
+            store[str(index)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        for index, variable in enumerate(super().variables):
+            variable.assign(store[str(index)])
+
+    def get_config(self) -> dict[str, Any]:
+        serialize = keras.optimizers.serialize
+        return {
+            "dense": serialize(self.dense),
+            "embeddings": serialize(self.embeddings),
+            "overrides": {name: serialize(part) for name, part in self.overrides.items()},
+            "loss_scale_factor": self.loss_scale_factor,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> "Split":
+        def deserialize(part: Any):
+            return keras.optimizers.deserialize(part, custom_objects=custom_objects)
+
+        overrides = config.get("overrides") or {}
+        return cls(
+            **{
+                **config,
+                "dense": deserialize(config["dense"]),
+                "embeddings": deserialize(config["embeddings"]),
+                "overrides": {name: deserialize(part) for name, part in overrides.items()},
+            }
+        )
+
+    def _parts(self) -> Iterator[tuple[str, keras.optimizers.Optimizer]]:
+        yield "dense", self.dense
+        yield "embeddings", self.embeddings
+        for name, part in sorted(self.overrides.items()):
+            yield f"overrides['{name}']", part
+
+    def _positions(self, variables: Sequence[tf.Variable]) -> Mapping[str, list[int]]:
+        """Which of the variables each part has; parts without any are left out."""
+        positions: dict[str, list[int]] = {}
+        for index, variable in enumerate(variables):
+            table = table_of(variable)
+            if table is None:
+                label = "dense"
+            elif table.name in self.overrides:
+                label = f"overrides['{table.name}']"
+            else:
+                label = "embeddings"
+            positions.setdefault(label, []).append(index)
+        return positions
+
+    def _require_tables(self, variables: Sequence[tf.Variable]) -> None:
+        tables = {table.name for table in map(table_of, variables) if table is not None}
+        for name in self.overrides:
+            if name not in tables:
+                raise ValueError(
+                    f"Split: overrides name the table '{name}', but the trainable tables of this "
+                    f"model are {sorted(tables)}"
+                )
+
+
+def _require_part(label: str, part: Any) -> None:
+    if not isinstance(part, keras.optimizers.Optimizer):
+        raise TypeError(f"Split: {label} must be a Keras optimizer object, got {part!r}")
+    if part.loss_scale_factor is not None:
+        raise ValueError(
+            f"Split: {label} has loss_scale_factor={part.loss_scale_factor}, but the loss is one "
+            "for all parts; give Split(loss_scale_factor=...)"
+        )
+    if part.built:
+        raise ValueError(f"Split: {label} was built for another model; give a new optimizer")

@@ -1,0 +1,277 @@
+"""A table with one row for each key, all in the memory of this process."""
+
+import random
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from merlin_embeddings import compat, initializers, native
+from merlin_embeddings.config import TableConfig
+from merlin_embeddings.tables.changes import Changes, Mark
+from merlin_embeddings.tables.entries import Entries
+
+_LINK = "_merlin_embeddings_table"
+
+
+class Slot(NamedTuple):
+    """What an optimizer keeps for each row.
+
+    Attributes:
+        variable: [R] or [R, ...], float32.
+        fill: its value for a row that was never updated.
+    """
+
+    variable: tf.Variable
+    fill: float
+
+
+class DenseTable:
+    """R rows of D columns: one Keras weight, and the optimizer slots attached to it.
+
+    A row and its slots are one thing: they are read, written and reset together. Layers make
+    tables; they are also a way to look into a trained model:
+
+        >>> import numpy as np
+        >>> import merlin_embeddings as me
+        >>> layer = me.layers.Embedding(100, 8)
+        >>> layer.build(None)
+        >>> table = me.tables.table_of(layer.trainable_variables[0])
+        >>> mark = table.mark()
+        >>> table.write(me.tables.Entries(keys=[7], vectors=np.ones((1, 8), "float32")))
+        >>> next(table.entries(keys=[7])).vectors.sum()
+        8.0
+
+    Args:
+        config: what was asked for. The initializer is `config.initializer`; without
+            `config.seed`, the seed follows `keras.utils.set_random_seed`.
+        rows: R.
+        add_weight: the layer's `add_weight`; gets shape, initializer, dtype, trainable,
+            autocast, constraint and name.
+
+    Raises:
+        ValueError: R or D below 1, or initial values of another shape.
+    """
+
+    def __init__(self, config: TableConfig, rows: int, add_weight: Callable) -> None:
+        if rows < 1 or config.embedding_dim < 1:
+            raise ValueError(
+                f"table '{config.name}': a table needs rows and columns, "
+                f"got [{rows}, {config.embedding_dim}]"
+            )
+        self.config = config
+        self.name = config.name
+        self.rows = rows
+        self.dim = config.embedding_dim
+        self._initializer = initializers.get(config.initializer)
+        self._seed = random.getrandbits(62) if config.seed is None else config.seed
+        self.variable = add_weight(
+            shape=(rows, self.dim),
+            initializer=self._initial_values,
+            dtype=config.dtype,
+            trainable=config.trainable,
+            autocast=False,
+            constraint=config.constraint,
+            name=config.name,
+        )
+        self._slots: dict[str, Slot] = {}
+        self._changes = Changes(self.name, self.variable)
+        setattr(self.variable, _LINK, weakref.ref(self))
+
+    def __repr__(self) -> str:
+        return f"DenseTable('{self.name}', [{self.rows}, {self.dim}] {self.config.dtype})"
+
+    def resolve(self, rows: tf.Tensor) -> tf.Tensor:
+        """Where rows live.
+
+        Args:
+            rows: [N] int64, -1 for "no vector".
+
+        Returns:
+            [N] int64 lines of `variable`: here, the rows themselves.
+        """
+        return rows
+
+    # Slots
+
+    @property
+    def slots(self) -> Mapping[str, Slot]:
+        """The attached slots by name."""
+        return MappingProxyType(self._slots)
+
+    def attach(self, name: str, variable: tf.Variable, fill: float) -> None:
+        """Makes an optimizer slot part of the rows.
+
+        Args:
+            name: of the slot; one attached before under this name is let go.
+            variable: [R] or [R, ...], floating point.
+            fill: the slot's true starting value (Adagrad's isn't 0); what `reset` writes.
+
+        Raises:
+            ValueError: when the first axis isn't R.
+        """
+        shape = tuple(variable.shape)
+        if not shape or shape[0] != self.rows:
+            raise ValueError(
+                f"table '{self.name}': slot '{name}' has shape {list(shape)}, "
+                f"its first axis must be the table's {self.rows} rows"
+            )
+        self._slots[name] = Slot(variable, fill)
+
+    def detach(self) -> None:
+        """Lets all slots go: another optimizer takes over, or none."""
+        self._slots.clear()
+
+    # Rows
+
+    def reset(self, rows: Any) -> None:
+        """Gives rows their first value again, vector and slots.
+
+        Args:
+            rows: [N] integers in [0, R).
+
+        Raises:
+            ValueError: a row out of range, or an initializer that can't make single rows.
+        """
+        keys = self._as_keys(rows)
+        vectors = self._initializer.rows(
+            tf.constant(keys), self.dim, self.config.dtype, self._seed, self.name, self.rows
+        )
+        self._write(keys, vectors, {})
+
+    def entries(
+        self, keys: Any = None, since: Mark | None = None, chunk: int = 65536
+    ) -> Iterator[Entries]:
+        """Reads rows with their slots, in bounded memory.
+
+        Args:
+            keys: [N] integers in [0, R), unique: which rows, in this order. None: all.
+            since: from `mark`: of those, the rows written after it.
+            chunk: the largest number of rows in one Entries.
+
+        Returns:
+            An iterator of Entries with the dtypes that the table and its slots have.
+
+        Raises:
+            ValueError: a key out of range, a mark of another table, or chunk below 1.
+        """
+        if chunk < 1:
+            raise ValueError(f"table '{self.name}': chunk must be at least 1, got {chunk}")
+        wanted = None if keys is None else self._as_keys(keys)
+        changed = None if since is None else self._changes.since(since)
+        if changed is not None:
+            wanted = changed if wanted is None else wanted[np.isin(wanted, changed)]
+        count = self.rows if wanted is None else len(wanted)
+        return (
+            self._read(
+                np.arange(at, min(at + chunk, count)) if wanted is None else wanted[at : at + chunk]
+            )
+            for at in range(0, count, chunk)
+        )
+
+    def write(self, entries: Entries) -> None:
+        """Writes rows with their slots. Nothing is written when anything is wrong.
+
+        Slots that `entries` doesn't have start again from their fill. Erased rows are reset.
+        Scores have no meaning here and are left out.
+
+        Args:
+            entries: keys in [0, R), vectors [N, D], slots by the names they are attached under.
+
+        Raises:
+            ValueError: a key out of range, another D, an unknown slot, or a slot of another shape.
+        """
+        keys = self._as_keys(entries.keys)
+        erased = self._as_keys(entries.erased)
+        if len(keys) and entries.dim != self.dim:
+            raise ValueError(
+                f"table '{self.name}': the vectors to write have {entries.dim} columns, "
+                f"the table has {self.dim}; a table can't change its embedding_dim"
+            )
+        self._require_slots(entries)
+        if len(erased):
+            self.reset(erased)
+        if len(keys):
+            self._write(keys, entries.vectors, entries.slots)
+
+    # Changes
+
+    def mark(self) -> Mark:
+        """This moment, for `entries(since=...)`. Costs a pass over one byte a row."""
+        return self._changes.mark()
+
+    @property
+    def changes(self) -> Changes:
+        """Which rows were written; optimizers start it and mark the rows that they update."""
+        return self._changes
+
+    # Parts
+
+    def _initial_values(self, shape: Sequence[int], dtype: Any = None):
+        return self._initializer.table(
+            self.rows, self.dim, self.config.dtype, self._seed, self.name
+        )
+
+    def _as_keys(self, keys: Any) -> np.ndarray:
+        keys = np.asarray(keys)
+        if keys.size == 0:
+            return np.empty(0, np.int64)
+        if keys.ndim != 1 or keys.dtype.kind not in "iu":
+            raise ValueError(
+                f"table '{self.name}': keys must be a list of integers, "
+                f"got {keys.dtype} of shape {list(keys.shape)}"
+            )
+        bad = keys[(keys < 0) | (keys >= self.rows)]
+        if bad.size:
+            raise ValueError(
+                f"table '{self.name}': key {bad[0]} is out of range; "
+                f"the table has rows 0..{self.rows - 1}"
+            )
+        return keys.astype(np.int64)
+
+    def _require_slots(self, entries: Entries) -> None:
+        for name, values in entries.slots.items():
+            if name not in self._slots:
+                attached = ", ".join(f"'{known}'" for known in self._slots) or "none"
+                raise ValueError(
+                    f"table '{self.name}': unknown slot '{name}'; attached slots: {attached}. "
+                    "Build the optimizer that owns it first, or leave the slot out"
+                )
+            expected = tuple(self._slots[name].variable.shape)[1:]
+            if values.shape[1:] != expected:
+                raise ValueError(
+                    f"table '{self.name}': slot '{name}' has rows of shape "
+                    f"{list(values.shape[1:])}, expected {list(expected)}"
+                )
+
+    def _read(self, keys: np.ndarray) -> Entries:
+        rows = tf.constant(keys, tf.int64)
+
+        def read(variable: tf.Variable) -> np.ndarray:
+            return compat.raw_variable(variable).sparse_read(rows).numpy()
+
+        slots = {name: read(slot.variable) for name, slot in self._slots.items()}
+        return Entries(keys=keys, vectors=read(self.variable), slots=slots)
+
+    def _write(self, keys: np.ndarray, vectors: Any, slots: Mapping[str, np.ndarray]) -> None:
+        rows = tf.constant(keys, tf.int64)
+        with self._changes.writing(rows):
+            _write_rows(self.variable, rows, vectors)
+            for name, slot in self._slots.items():
+                shape = [len(keys), *slot.variable.shape[1:]]
+                values = slots[name] if name in slots else np.full(shape, slot.fill, np.float32)
+                _write_rows(slot.variable, rows, values)
+
+
+def _write_rows(variable: tf.Variable, rows: tf.Tensor, values: Any) -> None:
+    raw = compat.raw_variable(variable)
+    native.write_rows(raw, rows, tf.cast(tf.convert_to_tensor(values), raw.dtype))
+
+
+def table_of(variable: tf.Variable) -> DenseTable | None:
+    """The table that owns a Keras variable, or None."""
+    link = getattr(variable, _LINK, None)
+    return None if link is None else link()

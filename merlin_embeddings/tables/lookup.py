@@ -1,0 +1,73 @@
+"""Lookups of several features in several tables, in as few native calls as there can be."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from merlin_embeddings import compat, native
+from merlin_embeddings.tables.dense import DenseTable
+
+
+class Request(NamedTuple):
+    """One feature's lookup.
+
+    Attributes:
+        table: where the vectors are.
+        route: has `lines` [N] int64 (-1: no vector), `row_splits` [B+1] int64 or None, `hotness`
+            (every bag has exactly so many lines) or None, and `weights` [N] float32 or None.
+        combiner: "sum", "mean", "sqrtn", "max", or None for the single vectors.
+        name: what errors call it, as "table 'item', feature 'history'".
+    """
+
+    table: DenseTable
+    route: Any
+    combiner: str | None
+    name: str
+
+
+def lookup(requests: Sequence[Request]) -> list[tf.Tensor]:
+    """Pooled vectors of all requests.
+
+    One native call serves all tables of one dtype that train, and another those that don't: a
+    frozen table then costs no gradient.
+
+    Args:
+        requests: F of them.
+
+    Returns:
+        F tensors float32 in the order of the requests: [B, D], or [N, D] for combiner None.
+
+    Raises:
+        tf.errors.InvalidArgumentError: lines out of range, NaN weights, broken row_splits.
+    """
+    groups: dict[tuple, list[int]] = {}
+    for index, request in enumerate(requests):
+        variable = request.table.variable
+        groups.setdefault((variable.dtype, variable.trainable), []).append(index)
+    results: list[tf.Tensor | None] = [None] * len(requests)
+    for members in groups.values():
+        for index, result in zip(members, _call([requests[i] for i in members]), strict=True):
+            results[index] = result
+    return results
+
+
+def _call(requests: Sequence[Request]) -> list[tf.Tensor]:
+    tables: dict[int, DenseTable] = {}
+    for request in requests:
+        tables.setdefault(id(request.table), request.table)
+    position = {key: at for at, key in enumerate(tables)}
+    variables = [compat.raw_variable(table.variable) for table in tables.values()]
+    poolings = [
+        native.Pooling(
+            table=position[id(request.table)],
+            lines=request.route.lines,
+            row_splits=request.route.row_splits,
+            weights=request.route.weights,
+            combiner=request.combiner,
+            hotness=request.route.hotness,
+            name=request.name,
+        )
+        for request in requests
+    ]
+    return native.lookup(variables, poolings)
