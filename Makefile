@@ -106,24 +106,26 @@ test-python: build
 test-tf212: $(TF212)/.installed
 	$(TF212)/bin/pytest tests/tf212
 
-# $(call core,folder,options): builds and runs the C++ tests, which need no TensorFlow.
+# $(call core,folder,options,prefix): builds the C++ tests, which need no TensorFlow, and runs them
+# with each instruction set.
 define core
 	$(call debian,test -e /usr/include/gtest/gtest.h,libgtest-dev)
 	@cmake -S ops -B $(1) -DMERLIN_TENSORFLOW=OFF -DMERLIN_TESTS=ON $(2) >/dev/null
 	@cmake --build $(1) -j $(JOBS)
+	@for isa in baseline avx2 avx512; do \
+	  echo "$(1)/core_tests, $$isa"; \
+	  MERLIN_EMBEDDINGS_ISA=$$isa $(3) $(1)/core_tests --gtest_brief=1 || exit 1; \
+	done
 endef
 
 test-core:
 	$(call core,build/core)
-	build/core/core_tests --gtest_brief=1
 
-# Thread sanitizers of this age don't know the widest address randomisation: switched off where
-# that is allowed.
+# Thread sanitizers of this age don't know the widest randomisation of addresses: switched off
+# where that is allowed.
 sanitize:
 	$(call core,build/asan,-DMERLIN_SANITIZE=address$(,)undefined)
-	build/asan/core_tests --gtest_brief=1
-	$(call core,build/tsan,-DMERLIN_SANITIZE=thread)
-	$$(setarch -R true 2>/dev/null && echo setarch -R) build/tsan/core_tests --gtest_brief=1
+	$(call core,build/tsan,-DMERLIN_SANITIZE=thread,$$(setarch -R true 2>/dev/null && echo setarch -R))
 
 bench: build $(PEERS)/.pins
 	$(PY) benchmarks/lookup.py
