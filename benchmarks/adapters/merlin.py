@@ -1,0 +1,82 @@
+"""merlin_embeddings: one Embeddings layer for all tables, one of its sparse optimizers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adapters import base
+from adapters import tensorflow_runtime as runtime
+
+
+class Adapter(base.Adapter):
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        runtime.configure(threads)
+
+    def versions(self) -> dict[str, str]:
+        import merlin_embeddings as me
+        from tensorflow import keras
+
+        return {
+            "merlin_embeddings": me.__version__,
+            "tensorflow": runtime.tf.__version__,
+            "keras": keras.__version__,
+        }
+
+    def build(self, tables: int, rows: int, dim: int) -> None:
+        import merlin_embeddings as me
+
+        self.dim = dim
+        self.names = [f"f{t}" for t in range(tables)]
+        self.layer = me.layers.Embeddings(
+            [
+                me.FeatureConfig(
+                    name,
+                    me.TableConfig(f"t{t}", vocabulary_size=rows, embedding_dim=dim),
+                    combiner="sum",
+                )
+                for t, name in enumerate(self.names)
+            ]
+        )
+        self._lookup([runtime.tf.zeros((1,), runtime.tf.int64)] * tables)
+        weights = {weight.name: weight for weight in self.layer.trainable_variables}
+        self.variables = [weights[f"t{t}"] for t in range(tables)]
+
+    def _lookup(self, batch):
+        outputs = self.layer(dict(zip(self.names, batch, strict=True)))
+        return [outputs[name] for name in self.names]
+
+    def load(self, values: np.ndarray) -> None:
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
+
+    def read(self) -> np.ndarray:
+        return np.stack([np.asarray(variable) for variable in self.variables])
+
+    def steps(self, group: str, ids: np.ndarray) -> dict[str, base.Step]:
+        import merlin_embeddings as me
+        from cases import LEARNING_RATE
+
+        batches = runtime.dense_ids(ids)
+        if group == "forward":
+            function = runtime.forward_function(self._lookup)
+        else:
+            rule = {
+                "sgd": me.optimizers.SGD,
+                "rowwise_adagrad": me.optimizers.RowwiseAdagrad,
+                "adagrad": me.optimizers.Adagrad,
+                "adam": me.optimizers.Adam,
+            }[group]
+            optimizer = rule(LEARNING_RATE)
+            optimizer.build(self.variables)
+            function = runtime.training_function(
+                self._lookup,
+                [variable.value for variable in self.variables],
+                lambda gradients: optimizer.apply(gradients, self.variables),
+                ids,
+                self.dim,
+            )
+        return {"Embeddings": lambda i: function(batches[i])}
+
+    def release(self) -> None:
+        """Functions and optimizers are held by the steps alone."""

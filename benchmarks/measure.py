@@ -1,0 +1,201 @@
+"""Interleaved measurement: peers take turns on the same ids, and medians are compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from cases import Batch, TableSet
+from workers import OURS, Peer, PeerError, Pool, Worker
+
+ROUNDS = 8
+SETTLE = 0.003  # seconds between turns: thread pools of the last peer stop spinning
+SLOW_STEP = 0.5  # seconds: no untimed step before a timed one, and few of them
+MIN_STEPS, MIN_SLOW_STEPS, MAX_STEPS = 5, 2, 400
+
+
+@dataclass
+class Result:
+    """One peer in one case. `versus`: ours in the same wave, the denominator of its ratio."""
+
+    peer: str
+    group: str
+    tables: TableSet
+    batch: Batch
+    way: str = ""
+    steps: int = 0
+    median_ms: float | None = None
+    best_ms: float | None = None
+    quartiles_ms: tuple[float, float] | None = None
+    ours_ms: float | None = None
+    skipped: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Times faster ours is; None where either is missing."""
+        if self.median_ms is None or self.ours_ms is None:
+            return None
+        return self.median_ms / self.ours_ms
+
+    def record(self) -> dict:
+        looked_up = self.tables.tables * self.batch.size * self.batch.hotness
+        rate = looked_up / self.median_ms / 1e3 if self.median_ms else None
+        return {**asdict(self), "million_lookups_per_second": rate, "ratio": self.ratio}
+
+
+@dataclass
+class Wave:
+    """Peers whose tables are in memory at the same time; ours is in each."""
+
+    peers: list[Peer]
+    nbytes: int
+
+
+def waves(
+    peers: list[Peer], group: str, tables: TableSet, batches: list[Batch], ids: dict[Batch, Path],
+    budget: int,
+) -> tuple[list[Wave], dict[str, str]]:  # fmt: skip
+    """Split `peers` so that each wave fits in `budget` bytes; reasons for those that never do."""
+
+    def need(peer: Peer) -> int:
+        return max(peer.nbytes(group, tables, b, ids[b].stat().st_size) for b in batches)
+
+    ours = [peer for peer in peers if peer.name == OURS]
+    base = sum(map(need, ours))
+    result: list[Wave] = []
+    skipped = {}
+    if base > budget:
+        skipped = {OURS: f"needs {base / 2**30:.1f} GiB of memory, {budget / 2**30:.1f} to be had"}
+        ours, base = [], 0
+    for peer in peers:
+        if peer.name == OURS:
+            continue
+        size = need(peer)
+        if base + size > budget:
+            with_ours = f" beside {OURS}" if ours else ""
+            skipped[peer.name] = (
+                f"needs {(base + size) / 2**30:.1f} GiB of memory{with_ours}, "
+                f"{budget / 2**30:.1f} to be had"
+            )
+            continue
+        fitting = next((wave for wave in result if wave.nbytes + size <= budget), None)
+        if fitting is None:
+            fitting = Wave(list(ours), base)
+            result.append(fitting)
+        fitting.peers.append(peer)
+        fitting.nbytes += size
+    if not result and ours:
+        result.append(Wave(list(ours), base))
+    return result, skipped
+
+
+def _prepared(pool: Pool, workers: list[Worker], group: str, ids: dict[Worker, Path], failed: dict):
+    """Prepare all at once (it isn't timed), then warm each up alone."""
+    asked, ready = [], {}
+    for worker in workers:
+        try:
+            worker.send("prepare", group=group, ids=str(ids[worker]))
+            asked.append(worker)
+        except PeerError as error:
+            failed[worker.peer.name] = str(error)
+            pool.drop(worker)
+    for worker in asked:
+        try:
+            worker.receive()
+            ready[worker] = None
+        except PeerError as error:
+            failed[worker.peer.name] = str(error)
+            pool.drop(worker)
+    for worker in list(ready):
+        try:
+            ready[worker] = worker.ask("warm")
+        except PeerError as error:
+            failed[worker.peer.name] = str(error)
+            pool.drop(worker)
+            del ready[worker]
+    return ready
+
+
+def interleave(
+    pool: Pool, workers: list[Worker], group: str, ids: dict[Worker, Path], seconds: float
+) -> tuple[dict[Worker, tuple[str, list[float]]], dict[str, str]]:
+    """Seconds of every timed step of every worker, about `seconds` in all for each.
+
+    A turn is an untimed step, which brings the peer's own data back into the caches, and timed
+    ones. Who begins a round changes from round to round. A slow peer has fewer turns, spread over
+    the rounds.
+    """
+    failed: dict[str, str] = {}
+    ready = _prepared(pool, workers, group, ids, failed)
+    turns: dict[Worker, dict[int, int]] = {}
+    for worker, found in ready.items():
+        step = max(found["seconds"], 1e-6)
+        least = MIN_SLOW_STEPS if step > SLOW_STEP else MIN_STEPS
+        steps = int(np.clip(seconds / step, least, MAX_STEPS))
+        rounds = np.linspace(0, ROUNDS - 1, min(steps, ROUNDS)).round().astype(int)
+        share = np.full(len(rounds), steps // len(rounds))
+        share[: steps % len(rounds)] += 1
+        turns[worker] = dict(zip(rounds.tolist(), share.tolist(), strict=True))
+    taken: dict[Worker, list[float]] = {worker: [] for worker in ready}
+    for number in range(ROUNDS):
+        order = list(taken)
+        for worker in order[number % max(len(order), 1) :] + order[: number % max(len(order), 1)]:
+            steps = turns[worker].get(number)
+            if not steps:
+                continue
+            time.sleep(SETTLE)
+            try:
+                lead = ready[worker]["seconds"] < SLOW_STEP
+                taken[worker] += worker.ask("run", steps=steps, lead=lead)
+            except PeerError as error:
+                failed[worker.peer.name] = str(error)
+                pool.drop(worker)
+                del taken[worker]
+    for worker in taken:
+        worker.ask("release")
+    return {worker: (ready[worker]["way"], times) for worker, times in taken.items()}, failed
+
+
+def summarise(result: Result, way: str, times: list[float]) -> Result:
+    result.way, result.steps = way, len(times)
+    result.median_ms = statistics.median(times) * 1e3
+    result.best_ms = min(times) * 1e3
+    low, high = np.percentile(times, (25, 75)) * 1e3
+    result.quartiles_ms = (float(low), float(high))
+    return result
+
+
+def measure_group(
+    pool: Pool, peers: list[Peer], group: str, tables: TableSet, batches: list[Batch],
+    ids: dict[Batch, Path], budget: int, seconds: float,
+) -> list[Result]:  # fmt: skip
+    """All batches of one group on one set of tables. Ours has one result a wave."""
+    takes_part = [peer for peer in peers if group in peer.copies]
+    plan, skipped = waves(takes_part, group, tables, batches, ids, budget)
+    results = [
+        Result(name, group, tables, batch, skipped=reason)
+        for name, reason in skipped.items()
+        for batch in batches
+    ]
+    for wave in plan:
+        for batch in batches:
+            workers, failed = pool.get([(peer, tables) for peer in wave.peers])
+            times, broke = interleave(
+                pool, workers, group, {worker: ids[batch] for worker in workers}, seconds
+            )
+            done = [
+                summarise(Result(worker.peer.name, group, tables, batch), *value)
+                for worker, value in times.items()
+            ]
+            ours = next((r.median_ms for r in done if r.peer == OURS), None)
+            for result in done:
+                result.ours_ms = ours
+            results += done
+            results += [
+                Result(name, group, tables, batch, skipped=reason)
+                for name, reason in {**failed, **broke}.items()
+            ]
+    return results

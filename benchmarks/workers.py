@@ -1,0 +1,214 @@
+"""The parent's side of a peer: who it is, what memory it takes, its process and the pipe to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cases import Batch, TableSet
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+GIB = 2**30
+PROCESS_BYTES = int(0.6 * GIB)  # libraries and their pools
+OURS = "merlin_embeddings"
+LIMIT = "gather limit"
+
+
+class PeerError(RuntimeError):
+    """A peer could not do what was asked; the others go on."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer and the groups it takes part in.
+
+    `copies`: tables' worth of memory that a step of the group needs: the table, the rule's slots,
+    and the table-sized temporaries of optimizers with dense semantics.
+    `rows_copies`: [N, D] tensors of looked-up rows that it holds at once.
+    """
+
+    name: str
+    adapter: str
+    copies: dict[str, float]
+    rows_copies: int
+    torch: bool = False
+
+    def nbytes(self, group: str, tables: TableSet, batch: Batch, ids_bytes: int) -> int:
+        looked_up = tables.tables * batch.size * batch.hotness * tables.dim * 4
+        return int(
+            PROCESS_BYTES
+            + self.copies[group] * tables.nbytes
+            + self.rows_copies * looked_up
+            + 2 * ids_bytes
+        )
+
+
+PEERS = (
+    Peer(OURS, "merlin", {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2, "adam": 3},
+         1),
+    Peer("fbgemm TBE", "fbgemm_tbe", {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2},
+         1, torch=True),
+    Peer("torch EmbeddingBag", "torch_embedding_bag",
+         {"forward": 1, "sgd": 1, "adagrad": 2, "adam": 3}, 3, torch=True),
+    Peer(LIMIT, "gather_limit", {"forward": 1}, 1),
+    Peer("tf lookup", "tensorflow_lookup", {"forward": 1, "sgd": 1, "adagrad": 2}, 3),
+    Peer("Keras", "keras_embedding", {"forward": 1, "sgd": 2, "adagrad": 4, "adam": 6}, 3),
+)  # fmt: skip
+
+
+@dataclass
+class Interpreters:
+    """Python of the main environment and, where there is one, of the torch peers."""
+
+    main: str = sys.executable
+    torch: str | None = None
+
+    def of(self, peer: Peer) -> str | None:
+        return self.torch if peer.torch else self.main
+
+
+@dataclass(eq=False)
+class Worker:
+    """One peer's process with one set of tables."""
+
+    peer: Peer
+    python: str
+    threads: int
+    tables: TableSet | None = None
+    versions: dict | None = None
+
+    def __post_init__(self) -> None:
+        environment = dict(os.environ, OMP_NUM_THREADS=str(self.threads), PYTHONNOUSERSITE="1")
+        self.process = subprocess.Popen(
+            [self.python, str(HERE / "worker.py"), "--root", str(ROOT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if not os.environ.get("BENCH_DEBUG") else None,
+            text=True,
+            env=environment,
+        )
+        self.send("start", adapter=self.peer.adapter, threads=self.threads)
+
+    def send(self, do: str, **arguments) -> None:
+        try:
+            self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise PeerError(f"{self.peer.name}: process has gone ({self.gone()})") from error
+
+    def receive(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise PeerError(f"{self.peer.name}: process has gone ({self.gone()})")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise PeerError(reply["error"])
+        return reply["value"]
+
+    def started(self) -> dict:
+        """Versions of what it measures, once its libraries are loaded."""
+        if self.versions is None:
+            self.versions = self.receive()
+        return self.versions
+
+    def ask(self, do: str, **arguments):
+        self.send(do, **arguments)
+        return self.receive()
+
+    def gone(self) -> str:
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "its pipe is closed"
+        return "killed: out of memory?" if code == -9 else f"exit code {code}"
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Pool:
+    """The workers alive. Each holds the tables of one set; a new set is a new process."""
+
+    def __init__(self, interpreters: Interpreters, threads: int) -> None:
+        self.interpreters = interpreters
+        self.threads = threads
+        self.alive: dict[tuple[str, TableSet], Worker] = {}
+        self.kept: dict[str, Worker] = {}  # started, without tables
+        self.versions: dict[str, dict] = {}
+        self.broken: dict[tuple[str, TableSet], str] = {}  # never started; not tried again
+
+    def start(self, peer: Peer) -> Worker:
+        """A worker without tables; `Worker.started()` waits for it."""
+        return self.kept.pop(peer.name, None) or Worker(
+            peer, self.interpreters.of(peer), self.threads
+        )
+
+    def keep(self, worker: Worker) -> None:
+        """A worker without tables that the next `start` may have."""
+        self.kept[worker.peer.name] = worker
+
+    def get(self, wanted: list[tuple[Peer, TableSet]]) -> tuple[list[Worker], dict[str, str]]:
+        """Workers of `wanted` with their tables built, and why the others have none.
+
+        Workers that aren't wanted end first, so that their memory is free.
+        """
+        keys = {(peer.name, tables): peer for peer, tables in wanted}
+        for key in [key for key in self.alive if key not in keys]:
+            self.alive.pop(key).close()
+        starting = {
+            key: self.start(peer)
+            for key, peer in keys.items()
+            if key not in self.alive and key not in self.broken
+        }
+        for key, worker in list(starting.items()):
+            try:
+                self.versions[worker.peer.name] = worker.started()
+                tables = key[1]
+                worker.send("build", tables=tables.tables, rows=tables.rows, dim=tables.dim)
+            except PeerError as error:
+                self._break(key, starting, error)
+        for key, worker in list(starting.items()):
+            try:
+                worker.receive()
+                worker.tables = key[1]
+                self.alive[key] = worker
+            except PeerError as error:
+                self._break(key, starting, error)
+        failed = {key[0]: self.broken[key] for key in keys if key in self.broken}
+        return [self.alive[key] for key in keys if key in self.alive], failed
+
+    def _break(self, key: tuple[str, TableSet], starting: dict, error: PeerError) -> None:
+        self.broken[key] = str(error)
+        starting.pop(key).close()
+
+    def drop(self, worker: Worker) -> None:
+        self.alive.pop((worker.peer.name, worker.tables), None)
+        worker.close()
+
+    def close_tables(self) -> None:
+        """Ends the workers that hold tables."""
+        for worker in self.alive.values():
+            worker.close()
+        self.alive.clear()
+
+    def close(self) -> None:
+        for worker in [*self.alive.values(), *self.kept.values()]:
+            worker.close()
+        self.alive.clear()
+        self.kept.clear()
+
+
+def available_bytes() -> int:
+    with open("/proc/meminfo") as lines:
+        fields = dict(line.split(":") for line in lines)
+    return int(fields["MemAvailable"].split()[0]) * 1024
