@@ -34,8 +34,13 @@ from table_size import measure_size
 from workers import GIB, PEERS, ROOT, Interpreters, Peer, Pool, available_bytes
 
 RESERVE_BYTES = int(1.5 * GIB)  # left to the system and the ids
-FULL = dict(tables="26x100000,1x10000000", dims="16,64,128", batches="4096,16384", hotness="1,10")
-QUICK = dict(tables="26x100000", dims="64", batches="4096", hotness="1,10")
+FULL = {
+    "tables": "26x100000,1x10000000",
+    "dims": "16,64,128",
+    "batches": "4096,16384",
+    "hotness": "1,10",
+}
+QUICK = {"tables": "26x100000", "dims": "64", "batches": "4096", "hotness": "1,10"}
 
 
 def _integers(text: str) -> list[int]:
@@ -136,7 +141,7 @@ def run(options: argparse.Namespace, console: Console) -> dict:
         "quick": options.quick,
         "threads": options.threads,
         "seconds_per_case": options.seconds,
-        "machine": machine,
+        "machine": machine | {"load_after": os.getloadavg()},
         "versions": pool.versions,
         "checks": verdicts,
         "left_out": absent,

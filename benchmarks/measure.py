@@ -184,7 +184,7 @@ def measure_group(
         for batch in batches:
             workers, failed = pool.get([(peer, tables) for peer in wave.peers])
             times, broke = interleave(
-                pool, workers, group, {worker: ids[batch] for worker in workers}, seconds
+                pool, workers, group, dict.fromkeys(workers, ids[batch]), seconds
             )
             done = [
                 summarise(Result(worker.peer.name, group, tables, batch), *value)

@@ -37,6 +37,7 @@ class Adapter(base.Adapter):
 
     def build(self, tables: int, rows: int, dim: int) -> None:
         self.tables, self.rows, self.dim = tables, rows, dim
+        self.loaded: np.ndarray | None = None
         self._make("sgd")
 
     def _make(self, group: str) -> None:
@@ -54,7 +55,6 @@ class Adapter(base.Adapter):
         )
         self.module.init_embedding_weights_uniform(-0.05, 0.05)
         self.rule = group
-        self.fresh = True
 
     def load(self, values: np.ndarray) -> None:
         self.loaded = values
@@ -76,7 +76,7 @@ class Adapter(base.Adapter):
 
         if group not in ("forward", self.rule):
             self._make(group)
-            if hasattr(self, "loaded"):
+            if self.loaded is not None:
                 self._fill()
         _, tables, bags, hotness = ids.shape
         flat = [torch.from_numpy(batch.reshape(-1).copy()) for batch in ids]

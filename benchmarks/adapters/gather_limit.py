@@ -87,7 +87,7 @@ class Adapter(base.Adapter):
         return np.stack([self._array(table) for table in range(self.shape[0])])
 
     def steps(self, group: str, ids: np.ndarray) -> dict[str, base.Step]:
-        count, tables, bags, hotness = ids.shape
+        _, tables, bags, hotness = ids.shape
         dim = self.shape[2]
         pointers = [batch.ctypes.data_as(IDS) for batch in ids]
         size = tables * bags * dim

@@ -14,8 +14,9 @@ class Adapter(base.Adapter):
         runtime.configure(threads)
 
     def versions(self) -> dict[str, str]:
-        import merlin_embeddings as me
         from tensorflow import keras
+
+        import merlin_embeddings as me
 
         return {
             "merlin_embeddings": me.__version__,
@@ -54,8 +55,9 @@ class Adapter(base.Adapter):
         return np.stack([np.asarray(variable) for variable in self.variables])
 
     def steps(self, group: str, ids: np.ndarray) -> dict[str, base.Step]:
-        import merlin_embeddings as me
         from cases import LEARNING_RATE
+
+        import merlin_embeddings as me
 
         batches = runtime.dense_ids(ids)
         if group == "forward":
