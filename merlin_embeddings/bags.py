@@ -114,6 +114,13 @@ class Bags:
             return self._row_splits
         return tf.range(0, tf.size(self.values, tf.int64) + 1, self.hotness)
 
+    @property
+    def is_padding(self) -> tf.Tensor:
+        """`[N]` bool: which values have no vector; all False without a padding_id."""
+        if self.padding_id is None:
+            return tf.zeros_like(self.values, tf.bool)
+        return tf.equal(self.values, tf.cast(self.padding_id, tf.int64))
+
     def expand(self, bags: Any) -> Any:
         """What belongs to the B bags, `[B, ...]`, for the B' samples, `[B', ...]`."""
         if self.inverse is None:
@@ -255,7 +262,7 @@ def hash_strings(values: tf.Tensor) -> tf.Tensor:
 
     >>> import tensorflow as tf
     >>> hash_strings(tf.constant(["Hello", "TensorFlow"])).numpy().tolist()
-    [2578220239953316063, 2731813861857127485]
+    [6181326957702750344, 4265654129848386254]
     """
     return tf.strings.to_hash_bucket_fast(values, STRING_BUCKETS)
 

@@ -23,6 +23,19 @@ _foreign: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
 T = TypeVar("T", bound=type)
 
 
+def _short_repr(self: Any) -> str:
+    shown = []
+    for field in dataclasses.fields(self):
+        value = getattr(self, field.name)
+        required = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        # An array compares elementwise: the types first.
+        if required or type(value) is not type(field.default) or value != field.default:
+            shown.append(f"{field.name}={value!r}")
+    return f"{type(self).__name__}({', '.join(shown)})"
+
+
 def spec(cls: T) -> T:
     """Registers a frozen dataclass as a spec under its class name.
 
@@ -326,16 +339,3 @@ def _is_int(value: Any) -> bool:
 
 def _one_of(values: tuple) -> str:
     return ", ".join(repr(value) for value in values)
-
-
-def _short_repr(self: Any) -> str:
-    shown = []
-    for field in dataclasses.fields(self):
-        value = getattr(self, field.name)
-        required = (
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        )
-        # An array compares elementwise: the types first.
-        if required or type(value) is not type(field.default) or value != field.default:
-            shown.append(f"{field.name}={value!r}")
-    return f"{type(self).__name__}({', '.join(shown)})"

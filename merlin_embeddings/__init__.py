@@ -1,0 +1,23 @@
+"""Embedding tables for TensorFlow recommenders.
+
+>>> import merlin_embeddings as me
+>>> import tensorflow as tf
+>>> layer = me.layers.Embedding(100_000, 64, combiner="mean")
+>>> layer(tf.constant([[1, 2, 3], [4, 5, 6]])).shape
+TensorShape([2, 64])
+"""
+
+from merlin_embeddings import ids, initializers, layers, optimizers, tables
+from merlin_embeddings.bags import Bags
+from merlin_embeddings.config import FeatureConfig, TableConfig
+
+__all__ = [
+    "Bags",
+    "FeatureConfig",
+    "TableConfig",
+    "ids",
+    "initializers",
+    "layers",
+    "optimizers",
+    "tables",
+]

@@ -1,0 +1,115 @@
+"""What all layers that own tables do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow import keras
+
+from merlin_embeddings import compat, native
+from merlin_embeddings.bags import Bags
+from merlin_embeddings.config import FeatureConfig
+from merlin_embeddings.layers.table_set import TableSet
+from merlin_embeddings.tables import DenseTable
+
+# Rows of a table that are read from a file at a time.
+_BLOCK = 65536
+
+
+class TableLayer(keras.layers.Layer):
+    """A Keras layer whose weights are the tables of a `TableSet`.
+
+    Ids are never cast by the layer's dtype policy, XLA is off (Keras warns where it was asked for),
+    and loading writes into the tables' own memory.
+
+    Args:
+        **kwargs: of `keras.layers.Layer`.
+    """
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**{**kwargs, "autocast": False})
+        self.supports_jit = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Keras lets only tensors through.
+        return super().__call__(*_as_tensors(args), **_as_tensors(kwargs))
+
+    @property
+    def table_set(self) -> TableSet:
+        """The layer's tables."""
+        raise NotImplementedError
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the tables; the shape of the inputs doesn't matter."""
+        if not self.built:
+            self.table_set.build(self.add_weight)
+            self.built = True
+
+    def look_up(
+        self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool | None
+    ) -> list[tf.Tensor]:
+        """Vectors of features, float32; regularization losses are added to the layer's."""
+        vectors, losses = self.table_set.look_up(features, bags, bool(training))
+        for loss in losses:
+            self.add_loss(loss)
+        return vectors
+
+    def weight_key(self, table: DenseTable) -> str:
+        """What a table's weight is called in weights files."""
+        return table.name
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the tables to a weights file."""
+        for table in self.table_set.tables.values():
+            store[self.weight_key(table)] = table.variable
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads the tables from a weights file.
+
+        Raises:
+            ValueError: a table is missing, unknown, or has another shape.
+        """
+        tables = self.table_set.tables.values()
+        wanted = sorted(map(self.weight_key, tables))
+        if sorted(store.keys()) != wanted:
+            raise ValueError(
+                f"Layer {self.name!r} has the weights {wanted}, the file has "
+                f"{sorted(store.keys())}."
+            )
+        for table in tables:
+            _load(table, store[self.weight_key(table)])
+
+
+def _as_tensors(structure: Any) -> Any:
+    return tf.nest.map_structure(
+        lambda leaf: leaf.to_tensors() if isinstance(leaf, Bags) else leaf, structure
+    )
+
+
+def _load(table: DenseTable, values: Any) -> None:
+    """Writes a whole table block by block, into the memory it has."""
+    if tuple(values.shape) != (table.rows, table.dim):
+        raise ValueError(
+            f"Table {table.name!r} is {[table.rows, table.dim]}, the values to load are "
+            f"{list(values.shape)}."
+        )
+    variable = compat.raw_variable(table.variable)
+    for start in range(0, table.rows, _BLOCK):
+        stop = min(start + _BLOCK, table.rows)
+        block = tf.cast(tf.convert_to_tensor(values[start:stop]), variable.dtype)
+        native.write_rows(variable, tf.range(start, stop, dtype=tf.int64), block)
+    table.changes.lose()
+
+
+def check_kwargs(layer: str, kwargs: Mapping[str, Any], unsupported: Mapping[str, str]) -> dict:
+    """`kwargs` without arguments of Keras's layer that this one hasn't, if they are None.
+
+    Raises:
+        ValueError: one of them is given; `unsupported` says what else can be done.
+    """
+    for key, instead in unsupported.items():
+        if kwargs.get(key) is not None:
+            raise ValueError(f"{layer} has no {key}={kwargs[key]!r}; {instead}.")
+    return {key: value for key, value in kwargs.items() if key not in unsupported}

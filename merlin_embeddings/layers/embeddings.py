@@ -1,0 +1,159 @@
+"""`Embeddings`: many features, many tables, one native lookup."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow import keras
+
+from merlin_embeddings import config
+from merlin_embeddings.bags import Bags
+from merlin_embeddings.config import FeatureConfig
+from merlin_embeddings.layers import flatten, structure
+from merlin_embeddings.layers.base import TableLayer
+from merlin_embeddings.layers.table_set import TableSet, label
+from merlin_embeddings.tables import DenseTable
+
+
+@keras.utils.register_keras_serializable(package="merlin_embeddings")
+class Embeddings(TableLayer):
+    """Looks up features in their tables: a structure of ids in, the same structure of vectors out.
+
+    Features that name one table share it. All tables of one dtype are served by one native call,
+    whatever their dims and combiners.
+
+    Args:
+        features: `FeatureConfig`s in dicts, lists and tuples, nested as you like.
+        **kwargs: of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: one table name with two configs, one feature name twice, or no feature at all.
+
+    Call arguments:
+        inputs: for each feature, ids that are integers or strings: `[B]`, `[B, L]`, ragged
+            `[B, None]`, sparse `[B, L]` (a last dimension of 1 more is dropped), or
+            `merlin_embeddings.Bags`. Dicts may have Merlin's pairs `x__values`, `x__offsets` for
+            feature `x`, and keys that are no features. Batch sizes may differ.
+        weights: a number for each id, of the kind and shape of the ids; None for features that
+            have none.
+
+    Returns:
+        For each feature `[B, D]`; with `combiner=None` `[B, D]`, `[B, L, D]` or ragged
+        `[B, None, D]`.
+
+    >>> import merlin_embeddings as me
+    >>> import tensorflow as tf
+    >>> item = me.TableConfig("item", vocabulary_size=100, embedding_dim=4)
+    >>> user = me.TableConfig("user", None, 2, ids=me.ids.Modulo(10), dtype="bfloat16")
+    >>> layer = me.layers.Embeddings({
+    ...     "history": me.FeatureConfig("history", item),
+    ...     "last": me.FeatureConfig("last", item),
+    ...     "user": me.FeatureConfig("user", user),
+    ... })
+    >>> vectors = layer({
+    ...     "history": tf.ragged.constant([[3, 1, 4], []]),
+    ...     "last": tf.constant([4, 9]),
+    ...     "user": tf.constant(["ann", "bob"]),
+    ... })
+    >>> {name: tuple(v.shape) for name, v in vectors.items()}
+    {'history': (2, 4), 'last': (2, 4), 'user': (2, 2)}
+    >>> [weight.name for weight in layer.weights]
+    ['item', 'user']
+    """
+
+    def __init__(self, features: Any, **kwargs: Any):
+        super().__init__(**kwargs)
+        self._features = _Features(features, structure.flatten(features))
+        self._table_set = TableSet(self._features.flat)
+
+    @property
+    def features(self) -> Any:
+        """The structure of `FeatureConfig`s."""
+        return self._features.nested
+
+    @property
+    def table_set(self) -> TableSet:
+        """The layer's tables."""
+        return self._table_set
+
+    @property
+    def tables(self) -> dict[str, DenseTable]:
+        """The tables by name, once the layer is built."""
+        return dict(self._table_set.tables)
+
+    def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
+        """Vectors in the structure of the features, in the layer's compute dtype."""
+        features = self._features
+        flats = [
+            _flat(feature, ids, its_weights)
+            for feature, ids, its_weights in zip(
+                features.flat,
+                structure.match(features.nested, inputs),
+                structure.match_weights(features.nested, weights),
+                strict=True,
+            )
+        ]
+        vectors = self.look_up(features.flat, [flat.bags for flat in flats], training)
+        return structure.pack(
+            features.nested,
+            (
+                flat.restore(tf.cast(its_vectors, self.compute_dtype))
+                for flat, its_vectors in zip(flats, vectors, strict=True)
+            ),
+        )
+
+    def compute_output_spec(
+        self, inputs: Any, weights: Any = None, training: bool | None = None
+    ) -> Any:
+        """Shapes and dtypes of the outputs for symbolic inputs."""
+        del weights, training
+        features = self._features
+        return structure.pack(
+            features.nested,
+            (
+                flatten.output_spec(
+                    ids,
+                    feature.combiner,
+                    feature.table.embedding_dim,
+                    self.compute_dtype,
+                    squeeze=True,
+                )
+                for feature, ids in zip(
+                    features.flat, structure.match(features.nested, inputs), strict=True
+                )
+            ),
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments as plain data."""
+        return {**super().get_config(), "features": config.to_plain(self._features.nested)}
+
+    @classmethod
+    def from_config(cls, config_: Mapping[str, Any]) -> Embeddings:
+        """The layer that `get_config` describes."""
+        return super().from_config({**config_, "features": config.from_plain(config_["features"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Features:
+    """The structure of features as it was given: Keras would wrap it if it were an attribute."""
+
+    nested: Any
+    flat: list[FeatureConfig]
+
+
+def _flat(feature: FeatureConfig, ids: Any, weights: Any) -> flatten.Flat:
+    name = label(feature)
+    if feature.combiner is not None:
+        bags = Bags.of(ids, weights, feature.padding_id, name)
+        return flatten.Flat(bags, bags.expand)
+    flatten.check_no_weights(weights, name)
+    if isinstance(ids, tf.SparseTensor):
+        raise ValueError(
+            f"{name}: sparse ids need a combiner. For one vector an id give ragged ids: "
+            "tf.RaggedTensor.from_sparse(ids)."
+        )
+    return flatten.single(flatten.squeeze(ids, name), feature.padding_id, name)

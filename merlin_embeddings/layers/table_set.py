@@ -1,0 +1,119 @@
+"""The tables of one layer, and lookups of features in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+from tensorflow import keras
+
+from merlin_embeddings import config, tables
+from merlin_embeddings.bags import Bags
+from merlin_embeddings.config import FeatureConfig, TableConfig
+from merlin_embeddings.ids import Identity
+from merlin_embeddings.routing import LocalRouter, Query, Route, Router
+
+
+class TableSet:
+    """Tables shared by name between the features of one layer.
+
+    Args:
+        features: the layer's features.
+
+    Raises:
+        ValueError: one table name with two configs, or one feature name twice.
+    """
+
+    def __init__(self, features: Sequence[FeatureConfig]):
+        self.configs = _tables_of(features)
+        self.tables: dict[str, tables.DenseTable] = {}
+        self.router: Router = LocalRouter()
+        self._ids = {
+            name: (table.ids or Identity()).build(table.vocabulary_size)
+            for name, table in self.configs.items()
+        }
+        self._regularizers = {
+            name: keras.regularizers.get(table.regularizer) for name, table in self.configs.items()
+        }
+
+    def build(self, add_weight: Callable) -> None:
+        """Makes the tables, each with one weight.
+
+        Args:
+            add_weight: the layer's.
+        """
+        for name, table in self.configs.items():
+            self.tables[name] = tables.build(table, self._ids[name].rows, add_weight)
+
+    def look_up(
+        self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Vectors of features, and what the regularizers make of them.
+
+        Args:
+            features: F of them.
+            bags: the batch of each.
+            training: whether the step trains.
+
+        Returns:
+            F tensors `[B, D]` float32 (`[N, D]` for combiner None), and the regularization losses,
+            scalars.
+        """
+        queries = [
+            Query(self.tables[f.table.name], self._ids[f.table.name], its_bags, label(f))
+            for f, its_bags in zip(features, bags, strict=True)
+        ]
+        routes = self.router.route(queries, training)
+        vectors = tables.lookup(
+            [
+                tables.Request(query.table, route, feature.combiner, query.name)
+                for query, route, feature in zip(queries, routes, features, strict=True)
+            ]
+        )
+        return vectors, self._regularize(queries, routes)
+
+    def _regularize(self, queries: Sequence[Query], routes: Sequence[Route]) -> list[tf.Tensor]:
+        rows: dict[str, list[tf.Tensor]] = {}
+        for query, route in zip(queries, routes, strict=True):
+            if self._regularizers[query.table.name] and query.table.variable.trainable:
+                rows.setdefault(query.table.name, []).append(route.rows)
+        requests = [
+            tables.Request(
+                self.tables[name], self._distinct(name, its_rows), None, f"table {name!r}"
+            )
+            for name, its_rows in rows.items()
+        ]
+        vectors = tables.lookup(requests) if requests else []
+        return [
+            self._regularizers[name](its_vectors)
+            for name, its_vectors in zip(rows, vectors, strict=True)
+        ]
+
+    def _distinct(self, name: str, rows: Sequence[tf.Tensor]) -> Route:
+        """The route to each row once."""
+        together = tf.concat(rows, 0) if len(rows) > 1 else rows[0]
+        unique = tf.unique(together).y
+        unique = tf.boolean_mask(unique, unique >= 0)
+        return Route(unique, self.tables[name].resolve(unique), None, 1, None)
+
+
+def label(feature: FeatureConfig) -> str:
+    """What messages call a feature."""
+    return f"table {feature.table.name!r}, feature {feature.name!r}"
+
+
+def _tables_of(features: Sequence[FeatureConfig]) -> dict[str, TableConfig]:
+    found: dict[str, TableConfig] = {}
+    names: set[str] = set()
+    for feature in features:
+        if feature.name in names:
+            raise ValueError(f"Two features have the name {feature.name!r}; rename one.")
+        names.add(feature.name)
+        table = found.setdefault(feature.table.name, feature.table)
+        if not config.same(table, feature.table):
+            raise ValueError(
+                f"Table {table.name!r} has two configs, {table} and (feature {feature.name!r}) "
+                f"{feature.table}. Features share a table by giving one config; rename one table "
+                "otherwise."
+            )
+    return found

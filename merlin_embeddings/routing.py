@@ -1,0 +1,149 @@
+"""Routing: from the ids of a batch to the rows and lines of tables.
+
+The router decides, the table holds. A router for one process stands here; a sharded one takes its
+place without a change elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from merlin_embeddings.bags import Bags
+from merlin_embeddings.ids import PureIdMap
+from merlin_embeddings.tables import DenseTable
+
+
+class Query(NamedTuple):
+    """One feature's batch on its way to a table.
+
+    Attributes:
+        table: where the vectors are.
+        ids: which row an id has.
+        bags: the batch.
+        name: what messages call it: "table 'item', feature 'history'".
+    """
+
+    table: DenseTable
+    ids: PureIdMap
+    bags: Bags
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """What a step needs of a table for one feature.
+
+    Attributes:
+        rows: `[N]` int64, the row of each id; -1: no vector.
+        lines: `[N]` int64, where the table keeps these rows; -1: no vector.
+        row_splits: `[B + 1]` int64, or None where every bag has `hotness` ids.
+        hotness: ids a bag, or None.
+        weights: `[N]` float32, or None.
+        positions: where vectors that came from other processes go; None in one process.
+        token: keeps lines where they are until their update has run; None where rows never move.
+    """
+
+    rows: tf.Tensor
+    lines: tf.Tensor
+    row_splits: tf.Tensor | None
+    hotness: int | None
+    weights: tf.Tensor | None
+    positions: tf.Tensor | None = None
+    token: Any = None
+
+
+class Router(Protocol):
+    """Finds the routes of a layer's features."""
+
+    def route(self, queries: Sequence[Query], training: bool = False) -> list[Route]:
+        """The route of each query."""
+
+
+class LocalRouter:
+    """The router of one process: every row is here.
+
+    >>> import tensorflow as tf
+    >>> from merlin_embeddings import ids, layers
+    >>> layer = layers.Embedding(10, 4)
+    >>> layer.build()
+    >>> bags = Bags.of(tf.constant([[3, 0], [0, 9]]), padding_id=0)
+    >>> query = Query(layer.table, ids.Identity().build(10), bags, "table 'embeddings'")
+    >>> [route] = LocalRouter().route([query])
+    >>> route.rows.numpy().tolist(), route.hotness
+    ([3, -1, -1, 9], 2)
+    """
+
+    def route(self, queries: Sequence[Query], training: bool = False) -> list[Route]:
+        """The route of each query; one native call for all id maps of a class.
+
+        Args:
+            queries: F of them.
+            training: whether the step trains; pure id maps don't care.
+
+        Returns:
+            F routes in the order of the queries.
+
+        Raises:
+            ValueError: strings for ids that don't take any number.
+            tf.errors.InvalidArgumentError: an id that its map refuses.
+        """
+        del training
+        return [_route(query, rows) for query, rows in zip(queries, _assign(queries), strict=True)]
+
+
+def _route(query: Query, rows: tf.Tensor) -> Route:
+    bags = query.bags
+    return Route(
+        rows=rows,
+        lines=query.table.resolve(rows),
+        row_splits=bags.row_splits if bags.hotness is None else None,
+        hotness=bags.hotness,
+        weights=bags.weights,
+    )
+
+
+def _assign(queries: Sequence[Query]) -> list[tf.Tensor]:
+    """The rows of each query's ids; -1 for padding."""
+    classes: dict[type[PureIdMap], list[int]] = {}
+    for index, query in enumerate(queries):
+        _check_strings(query)
+        classes.setdefault(type(query.ids), []).append(index)
+    results: list[Any] = [None] * len(queries)
+    for cls, members in classes.items():
+        chosen = [queries[index] for index in members]
+        rows = cls.assign_each(
+            [query.ids for query in chosen],
+            [_without_refused_padding(query) for query in chosen],
+            [query.name for query in chosen],
+        )
+        for index, query, its_rows in zip(members, chosen, rows, strict=True):
+            results[index] = _without_padding(query, its_rows)
+    return results
+
+
+def _check_strings(query: Query) -> None:
+    if query.bags.strings and not query.ids.takes_any:
+        raise ValueError(
+            f"{query.name}: got strings, which are hashed to any number, but ids must be in "
+            f"[0, {query.ids.rows}). Give the table ids=ids.Modulo(rows), or map the strings to "
+            "integers first."
+        )
+
+
+def _without_refused_padding(query: Query) -> tf.Tensor:
+    """The ids, padding replaced by 0 where the map might refuse it."""
+    bags = query.bags
+    padding = bags.padding_id
+    if padding is None or (isinstance(padding, int) and not query.ids.refuses(padding)):
+        return bags.values
+    return tf.where(bags.is_padding, tf.zeros([], tf.int64), bags.values)
+
+
+def _without_padding(query: Query, rows: tf.Tensor) -> tf.Tensor:
+    if query.bags.padding_id is None:
+        return rows
+    return tf.where(query.bags.is_padding, tf.constant(-1, tf.int64), rows)
