@@ -10,7 +10,7 @@ from merlin_embeddings.optimizers.base import SparseOptimizer
 from merlin_embeddings.optimizers.slots import SlotSpec, Step
 
 
-@keras.saving.register_keras_serializable(package="merlin_embeddings")
+@keras.utils.register_keras_serializable(package="merlin_embeddings")
 class Adagrad(SparseOptimizer):
     """Adagrad (Duchi, Hazan and Singer, 2011) as `keras.optimizers.Adagrad` writes it.
 

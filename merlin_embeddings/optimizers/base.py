@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat, native
-from merlin_embeddings.optimizers import constraints
-from merlin_embeddings.optimizers.clipping import Gradient, clip, coalesced, scaled
+from merlin_embeddings.optimizers import constraints, plain
+from merlin_embeddings.optimizers.clipping import Gradient, clip, scaled
 from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
 from merlin_embeddings.tables import table_of
 
@@ -211,10 +211,15 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             gradient = self._rows_of_tables(gradient, variable)
             if _is_native(gradient, variable):
                 native_pairs.append((gradient, variable))
-            elif isinstance(gradient, tf.IndexedSlices):
-                self._update_rows(scaled(gradient, scale), variable, learning_rate)
             else:
-                self._update_dense(scaled(gradient, scale), variable, learning_rate)
+                plain.update(
+                    scaled(gradient, scale),
+                    variable,
+                    self._state.slots[_key(variable)],
+                    self.step,
+                    learning_rate,
+                    self._decay_of(variable),
+                )
         self._update_natively(native_pairs, scale, learning_rate)
         for gradient, variable in native_pairs:
             constraints.constrain_rows(variable, gradient.indices)
@@ -235,7 +240,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             update = native.TableUpdate(
                 variable=compat.raw_variable(variable),
                 slots=[compat.raw_variable(slot) for slot in self._state.slots[_key(variable)]],
-                changed=self._state.flags.get(_key(variable)),
+                changed=self._flags(variable),
                 gradient=gradient,
             )
             by_decay.setdefault(self._decay_of(variable), []).append(update)
@@ -243,60 +248,6 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             hyper = [learning_rate, decay, scale, *self.hyper(learning_rate)]
             vector = tf.stack([tf.cast(value, tf.float32) for value in hyper])
             native.update(self.rule, vector, updates)
-
-    def _update_rows(
-        self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: Any
-    ) -> None:
-        """The rule on some rows, where the native update doesn't reach: other ranks and dtypes."""
-        gradient = coalesced(gradient)
-        rows = gradient.indices
-        raw = compat.raw_variable(variable)
-        slots = [compat.raw_variable(slot) for slot in self._state.slots[_key(variable)]]
-        weights = raw.sparse_read(rows)
-        new_weights, new_slots = self._stepped(
-            weights,
-            gradient.values,
-            [slot.sparse_read(rows) for slot in slots],
-            self._decay_of(variable),
-            learning_rate,
-        )
-        if variable.constraint is not None:
-            new_weights = variable.constraint(new_weights)
-        raw.scatter_update(tf.IndexedSlices(new_weights, rows))
-        for slot, value in zip(slots, new_slots, strict=True):
-            slot.scatter_update(tf.IndexedSlices(value, rows))
-
-    def _update_dense(
-        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
-    ) -> None:
-        slots = self._state.slots[_key(variable)]
-        weights, new_slots = self._stepped(
-            tf.convert_to_tensor(compat.raw_variable(variable)),
-            gradient,
-            [tf.convert_to_tensor(slot) for slot in slots],
-            self._decay_of(variable),
-            learning_rate,
-        )
-        constraint = getattr(variable, "constraint", None)
-        variable.assign(weights if constraint is None else constraint(weights))
-        for slot, value in zip(slots, new_slots, strict=True):
-            slot.assign(value)
-
-    def _stepped(
-        self,
-        weights: tf.Tensor,
-        gradient: tf.Tensor,
-        slots: Sequence[tf.Tensor],
-        decay: float,
-        learning_rate: Any,
-    ):
-        dtype = slot_dtype(weights)
-        learning_rate = tf.cast(learning_rate, dtype)
-        new_weights = tf.cast(weights, dtype)
-        if decay:
-            new_weights -= new_weights * tf.cast(decay, dtype) * learning_rate
-        change, new_slots = self.step(tf.cast(gradient, dtype), slots, learning_rate)
-        return tf.cast(new_weights - change, weights.dtype), new_slots
 
     # Parts
 
@@ -320,6 +271,16 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             dtype=slot_dtype(variable),
             name=name,
         )
+
+    def _flags(self, variable: tf.Variable) -> tf.Variable:
+        """What the native update marks rows in; nobody reads it for variables without a table."""
+        flags = self._state.flags
+        if _key(variable) not in flags:
+            with tf.init_scope():
+                flags[_key(variable)] = tf.Variable(
+                    tf.zeros([variable.shape[0]], tf.uint8), trainable=False
+                )
+        return flags[_key(variable)]
 
     def _known_variables(
         self, grads: Sequence[Gradient | None], variables: Sequence[tf.Variable]

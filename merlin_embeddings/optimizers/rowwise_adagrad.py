@@ -10,7 +10,7 @@ from merlin_embeddings.optimizers.base import SparseOptimizer
 from merlin_embeddings.optimizers.slots import SlotSpec, Step
 
 
-@keras.saving.register_keras_serializable(package="merlin_embeddings")
+@keras.utils.register_keras_serializable(package="merlin_embeddings")
 class RowwiseAdagrad(SparseOptimizer):
     """Adagrad with one accumulator a row (Naumov et al., DLRM, 2019).
 

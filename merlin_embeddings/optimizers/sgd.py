@@ -1,12 +1,16 @@
 """Stochastic gradient descent, plain or with momentum."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings.optimizers.base import SparseOptimizer
 from merlin_embeddings.optimizers.slots import SlotSpec, Step
 
 
-@keras.saving.register_keras_serializable(package="merlin_embeddings")
+@keras.utils.register_keras_serializable(package="merlin_embeddings")
 class SGD(SparseOptimizer):
     """Gradient descent as `keras.optimizers.SGD` writes it, on the rows seen.
 

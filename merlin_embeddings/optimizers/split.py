@@ -10,7 +10,7 @@ from merlin_embeddings.optimizers.clipping import Gradient, scaled
 from merlin_embeddings.tables import table_of
 
 
-@keras.saving.register_keras_serializable(package="merlin_embeddings")
+@keras.utils.register_keras_serializable(package="merlin_embeddings")
 class Split(keras.optimizers.Optimizer):
     """Mixes optimizers: tables, single tables, everything else.
 

@@ -1,0 +1,193 @@
+"""Each rule on tables against numpy: duplicates, rows of no vector, weights, all combiners."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorflow import keras
+
+import merlin_embeddings as me
+
+ROWS, DIM, STEPS = 12, 5, 4
+
+
+def draw_bags(rng):
+    # Few rows: duplicates within a bag and between bags; row -1 is "no vector"; row 11 never seen.
+    return [list(rng.integers(-1, ROWS - 1, rng.integers(0, 7))) for _ in range(9)]
+
+
+def trained_step(layer, optimizer, compiled=True):
+    def step(lines, weights, splits, cotangent):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer([(lines, weights, splits)])[0] * cotangent)
+        variables = layer.trainable_variables
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    return tf.function(step, reduce_retracing=True) if compiled else step
+
+
+def flat(bags, dtype):
+    return np.array([value for bag in bags for value in bag], dtype)
+
+
+@pytest.mark.parametrize(
+    "combiner, weighted",
+    [(c, False) for c in ("sum", "mean", "sqrtn", "max", None)]
+    + [(c, True) for c in ("sum", "mean", "sqrtn")],
+)
+def test_several_steps_equal_numpy(lookups, rule, pooled_gradient, combiner, weighted):
+    make, numpy_rule = rule
+    layer = lookups({"item": (ROWS, DIM)}, [("item", combiner)])
+    table = layer.by_name["item"]
+    optimizer = make()
+    expected = table.variable.numpy().astype(np.float64)
+    untouched = expected[-1].copy()
+    state = numpy_rule.start(expected)
+    rng = np.random.default_rng(7)
+    step = trained_step(layer, optimizer)
+    for number in range(1, STEPS + 1):
+        bags = draw_bags(rng)
+        weights = [list(rng.uniform(0.5, 2.0, len(bag))) for bag in bags] if weighted else None
+        lines = flat(bags, np.int64)
+        cotangent = rng.normal(size=(len(lines) if combiner is None else len(bags), DIM))
+        gradient, rows = pooled_gradient(expected, bags, weights, combiner, cotangent)
+        numpy_rule(expected, gradient, state, rows, number)
+        step(
+            tf.constant(lines),
+            None if weights is None else tf.constant(flat(weights, np.float32)),
+            tf.constant(np.cumsum([0] + [len(bag) for bag in bags]), tf.int64),
+            tf.constant(cotangent, tf.float32),
+        )
+    np.testing.assert_allclose(table.variable.numpy(), expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_array_equal(table.variable.numpy()[-1], untouched.astype(np.float32))
+    assert set(table.slots) == set(state)
+    for name, value in state.items():
+        np.testing.assert_allclose(
+            table.slots[name].variable.numpy(), value, rtol=2e-5, atol=2e-6, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 1e-2), ("float16", 2e-3)])
+def test_half_precision_rows_have_float32_slots(lookups, rule, dtype, tolerance):
+    make, numpy_rule = rule
+    layer = lookups({"item": (6, 4)}, [("item", "sum")], dtype=dtype)
+    table = layer.by_name["item"]
+    before = tf.cast(table.variable.value, tf.float32).numpy().astype(np.float64)
+    state = numpy_rule.start(before)
+    gradient = np.zeros((6, 4))
+    gradient[1], gradient[4] = 1.0, 2.0 * np.arange(1, 5)
+    numpy_rule(before, gradient, state, [1, 4], 1)
+    step = trained_step(layer, make())
+    step(
+        tf.constant([1, 4], tf.int64),
+        None,
+        tf.constant([0, 1, 2], tf.int64),
+        tf.constant(gradient[[1, 4]], tf.float32),
+    )
+    after = tf.cast(table.variable.value, tf.float32).numpy()
+    np.testing.assert_allclose(after, before, rtol=tolerance, atol=tolerance / 10)
+    for name, value in state.items():
+        slot = table.slots[name].variable.numpy()
+        assert slot.dtype == np.float32
+        np.testing.assert_allclose(slot, value, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_graph_and_eager_give_the_same(lookups, rule, compiled):
+    make, numpy_rule = rule
+    layer = lookups({"item": (ROWS, DIM)}, [("item", "mean")])
+    expected = layer.by_name["item"].variable.numpy().astype(np.float64)
+    state = numpy_rule.start(expected)
+    step = trained_step(layer, make(), compiled)
+    gradient = np.zeros((ROWS, DIM))
+    gradient[2], gradient[3] = 1.0, 0.5
+    for number in (1, 2):
+        numpy_rule(expected, gradient, state, [2, 3], number)
+        # The mean of rows 2 and 3, and row 2 alone: row 2 gets 0.5 + 0.5, row 3 gets 0.5.
+        step(
+            tf.constant([2, 3, 2], tf.int64),
+            None,
+            tf.constant([0, 2, 3], tf.int64),
+            tf.constant([[1.0] * DIM, [0.5] * DIM], tf.float32),
+        )
+    np.testing.assert_allclose(
+        layer.by_name["item"].variable.numpy(), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+STOCK = {
+    "sgd": (me.optimizers.SGD, keras.optimizers.SGD, {}),
+    "momentum": (me.optimizers.SGD, keras.optimizers.SGD, {"momentum": 0.9}),
+    "nesterov": (
+        me.optimizers.SGD,
+        keras.optimizers.SGD,
+        {"momentum": 0.9, "nesterov": True},
+    ),
+    "adagrad": (me.optimizers.Adagrad, keras.optimizers.Adagrad, {}),
+    "adam": (me.optimizers.Adam, keras.optimizers.Adam, {}),
+}
+
+
+@pytest.mark.parametrize("name", STOCK)
+@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1}, {"clipnorm": 0.3}])
+def test_equals_keras_when_each_step_sees_every_row_once(lookups, name, options):
+    ours, stock, hyper = STOCK[name]
+    results = []
+    for optimizer in (ours(0.05, **hyper, **options), stock(0.05, **hyper, **options)):
+        layer = lookups({"item": (ROWS, DIM)}, [("item", "sum")])
+        step = trained_step(layer, optimizer)
+        rng = np.random.default_rng(3)
+        for _ in range(STEPS):
+            step(
+                tf.constant(rng.permutation(ROWS), tf.int64),
+                None,
+                tf.constant(np.arange(0, ROWS + 1, 3), tf.int64),
+                tf.constant(rng.normal(size=(ROWS // 3, DIM)), tf.float32),
+            )
+        results.append(layer.by_name["item"].variable.numpy())
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_keras_optimizer_serves_our_tables(lookups):
+    """One lookup a step, duplicates in it: the gradient arrives with its rows summed."""
+    layer = lookups({"item": (6, 2)}, [("item", "sum")])
+    expected = layer.by_name["item"].variable.numpy().astype(np.float64)
+    accumulator = np.full((6, 2), 0.1)
+    step = trained_step(layer, keras.optimizers.Adagrad(0.5))
+    for _ in range(2):
+        step(
+            tf.constant([4, 4, 4, 1], tf.int64),
+            None,
+            tf.constant([0, 2, 4], tf.int64),
+            tf.ones([2, 2]),
+        )
+        gradient = np.array([0, 1, 0, 0, 3, 0])[:, None] * np.ones((6, 2))
+        accumulator += gradient**2
+        expected -= 0.5 * gradient / np.sqrt(accumulator + 1e-7)
+    np.testing.assert_allclose(
+        layer.by_name["item"].variable.numpy(), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_batch_of_rows_equals_numpy(data):
+    rows = data.draw(st.integers(1, 40), "rows")
+    dim = data.draw(st.integers(1, 17), "dim")
+    lines = data.draw(st.lists(st.integers(0, rows - 1), max_size=60), "lines")
+    seed = data.draw(st.integers(0, 2**31), "seed")
+    rng = np.random.default_rng(seed)
+    start = rng.normal(size=(rows, dim)).astype(np.float32)
+    values = rng.normal(size=(len(lines), dim)).astype(np.float32)
+    variable = keras.Variable(start)
+    optimizer = me.optimizers.RowwiseAdagrad(0.1, epsilon=1e-6)
+    slices = tf.IndexedSlices(values, np.array(lines, np.int64), tf.constant([rows, dim]))
+    optimizer.apply([slices], [variable])
+    gradient = np.zeros((rows, dim))
+    np.add.at(gradient, np.array(lines, int), values.astype(np.float64))
+    seen = sorted(set(lines))
+    expected = start.astype(np.float64)
+    root = np.sqrt((gradient[seen] ** 2).mean(1)) + 1e-6
+    expected[seen] -= 0.1 * gradient[seen] / root[:, None]
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4, atol=1e-5)
