@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 PACKAGE = "recbole==1.2.1"
@@ -39,7 +40,7 @@ def fetch(cache: Path = CACHE) -> Path:
     if not all((cache / name).exists() for name in SHA256):
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            wheel = _download(Path(scratch))
+            wheel = _download(Path(scratch), cache)
             with zipfile.ZipFile(wheel) as archive:
                 for name in SHA256:
                     copy = Path(archive.extract(f"{FOLDER}/{name}", scratch))
@@ -54,16 +55,16 @@ def fetch(cache: Path = CACHE) -> Path:
     return cache
 
 
-def _download(folder: Path) -> Path:
+def _download(folder: Path, cache: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     pip += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), PACKAGE]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         raise FetchError(
-            f"MovieLens-100k could not be fetched. `{' '.join(pip)}` ended with code "
-            f"{done.returncode}:\n{done.stderr.strip()}\nWithout a network, put {', '.join(SHA256)} "
-            f"from {FOLDER} of that wheel into the cache folder ({CACHE} unless --cache says else)."
+            f"MovieLens-100k could not be fetched: `{' '.join(pip)}` ended with code "
+            f"{done.returncode}.\n{done.stderr.strip()}\nTo go on without a network, put "
+            f"{', '.join(SHA256)} from {FOLDER} of that wheel into {cache}."
         )
     return wheels[0]
 
@@ -102,67 +103,58 @@ class Ratings:
 def load(cache: Path = CACHE) -> Ratings:
     """All 100,000 ratings, in the order of the file."""
     folder = fetch(cache)
-    ratings = _read(folder / "ml-100k.inter")
-    users = _read(folder / "ml-100k.user")
     films = _read(folder / "ml-100k.item")
+    ratings = _read(folder / "ml-100k.inter")
+    ratings = ratings.merge(_read(folder / "ml-100k.user"), how="left", on="user_id")
+    ratings = ratings.merge(films, how="left", on="item_id")
+    moment = pd.to_datetime(ratings["timestamp"], unit="s")
 
-    user = ratings["user_id"].astype(np.int64)
-    item = ratings["item_id"].astype(np.int64)
-    of_user = _positions(users["user_id"])[user]
-    of_item = _positions(films["item_id"])[item]
-    timestamps = ratings["timestamp"].astype(np.int64)
-    age = users["age"].astype(np.int64)
-    year = np.array([float(y) if y.isdigit() else np.nan for y in films["release_year"]])
-
-    ids = {"user": user, "item": item, "age": age[of_user]}
-    for name, column in {"gender": "gender", "occupation": "occupation", "zip": "zip_code"}.items():
-        ids[name] = np.unique(users[column], return_inverse=True)[1][of_user]
-    ids["hour"] = timestamps // 3600 % 24
-    ids["weekday"] = timestamps // 86400 % 7
-    sizes = {name: int(column.max()) + 1 for name, column in ids.items()}
-
-    bags = [genres.split() for genres in films["class"]]
-    genre_ids = {name: 1 + i for i, name in enumerate(sorted({g for bag in bags for g in bag}))}
-    sizes["genres"] = 1 + len(genre_ids)
-    by_item = {int(i): [genre_ids[g] for g in b] for i, b in zip(films["item_id"], bags, strict=True)}
+    ids = pd.DataFrame(
+        {
+            "user": ratings["user_id"],
+            "item": ratings["item_id"],
+            "age": ratings["age"],
+            "gender": _codes(ratings["gender"]),
+            "occupation": _codes(ratings["occupation"]),
+            "zip": _codes(ratings["zip_code"]),
+            "hour": moment.dt.hour,
+            "weekday": moment.dt.weekday,
+        }
+    )
+    # [films, genres] of 0 / 1; row i - 1 belongs to film i.
+    classes = films.sort_values("item_id")["class"].str.get_dummies(" ")
+    bags = [[], *(1 + np.flatnonzero(film) for film in classes.to_numpy())]
+    year = pd.to_numeric(ratings["release_year"], errors="coerce")
 
     return Ratings(
-        one_hot=tuple(ids),
-        ids=np.stack(list(ids.values()), axis=1),
-        genres=tf.ragged.constant(
-            [by_item.get(i, []) for i in range(sizes["item"])], dtype=tf.int64
-        ),
-        sizes=sizes,
-        numbers=np.stack([_standard(age)[of_user], _standard(year)[of_item]], 1),
-        labels=(ratings["rating"].astype(np.float32) >= LIKED).astype(np.float32)[:, None],
-        timestamps=timestamps,
+        one_hot=tuple(ids.columns),
+        ids=ids.to_numpy(np.int64),
+        genres=tf.ragged.constant(bags, dtype=tf.int64),
+        sizes={**(1 + ids.max()).to_dict(), "genres": 1 + classes.shape[1]},
+        numbers=np.stack([_standard(ratings["age"]), _standard(year)], axis=1),
+        labels=(ratings["rating"] >= LIKED).to_numpy(np.float32)[:, None],
+        timestamps=ratings["timestamp"].to_numpy(np.int64),
     )
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """A tab-separated file as columns of strings; headers read `name:kind`."""
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *lines = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-    names = [name.split(":")[0] for name in header]
-    return {name: np.array(column) for name, column in zip(names, zip(*lines, strict=True), strict=True)}
+def _read(path: Path) -> pd.DataFrame:
+    table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE)
+    return table.rename(columns=lambda name: name.split(":")[0])  # headers read `name:kind`
 
 
-def _positions(ids: np.ndarray) -> np.ndarray:
-    """Where each id stands in a column of distinct ids."""
-    ids = ids.astype(np.int64)
-    positions = np.zeros(ids.max() + 1, np.int64)
-    positions[ids] = np.arange(len(ids))
-    return positions
+def _codes(column: pd.Series) -> pd.Series:
+    """0, 1, 2 ... for the values of a column in sorted order."""
+    return column.astype("category").cat.codes
 
 
-def _standard(values: np.ndarray) -> np.ndarray:
-    """Zero mean, unit variance; 0 where the value is missing."""
-    return np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values)).astype(np.float32)
+def _standard(column: pd.Series) -> np.ndarray:
+    """Mean 0 and variance 1; 0 where the value is missing."""
+    return ((column - column.mean()) / column.std()).fillna(0).to_numpy(np.float32)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of each part. The validation part chooses the epoch; the test part only judges."""
+    """Row numbers of three parts: one trains, one chooses the epoch, one only judges."""
 
     train: np.ndarray
     valid: np.ndarray
@@ -180,7 +172,7 @@ def split(ratings: Ratings, by: str = "random", seed: int = 0) -> Split:
     return Split(*np.split(order, [len(order) * 72 // 100, len(order) * 80 // 100]))
 
 
-def batches(ratings: Ratings, rows, batch_size: int, shuffle_seed: int | None = None):
+def batches(ratings: Ratings, rows, batch_size: int = 8192, shuffle_seed: int | None = None):
     """A `tf.data.Dataset` of `(inputs, labels)`.
 
     What is shuffled and cut into batches is row numbers, all of them at once; a batch is then one

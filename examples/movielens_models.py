@@ -14,18 +14,18 @@ MODELS = ("dlrm", "dcn")
 serializable = keras.utils.register_keras_serializable("movielens")
 
 
-def merlin_embeddings(sizes: dict[str, int], dim: int, seed: int):
+def merlin_layer(sizes: dict[str, int], dim: int, seed: int):
     """A table a feature, all in one layer; the genres of a film are averaged."""
     return me.layers.Embeddings(
-        [
-            me.FeatureConfig(
+        {
+            feature: me.FeatureConfig(
                 feature,
-                table=me.TableConfig(feature, vocabulary_size=size, embedding_dim=dim, seed=seed + i),
+                me.TableConfig(feature, vocabulary_size=size, embedding_dim=dim, seed=seed + i),
                 combiner="mean",
                 padding_id=0 if feature == "genres" else None,
             )
             for i, (feature, size) in enumerate(sizes.items())
-        ],
+        },
         name="embeddings",
     )
 

@@ -4,13 +4,14 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from movielens_data import Ratings, Split, batches
+from movielens_models import KerasEmbeddings, build_model, merlin_layer
+from sklearn.metrics import roc_auc_score
 from tensorflow import keras
 
 import merlin_embeddings as me
-from movielens_data import Ratings, Split, batches
-from movielens_models import KerasEmbeddings, build_model, merlin_embeddings
 
-EMBEDDINGS = {"merlin": merlin_embeddings, "keras": KerasEmbeddings}
+EMBEDDINGS = {"merlin": merlin_layer, "keras": KerasEmbeddings}
 OPTIMIZERS = {
     "adam": {
         "merlin": lambda: me.optimizers.Adam(0.001),
@@ -32,9 +33,11 @@ OPTIMIZERS = {
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a run is made of, the same for both kinds of embeddings."""
+class Experiment:
+    """What the runs have in common, whatever their embeddings and seeds."""
 
+    ratings: Ratings
+    split: Split
     model: str = "dlrm"
     optimizer: str = "adam"
     dim: int = 16
@@ -71,13 +74,14 @@ class Stopwatch(keras.callbacks.Callback):
         self.seconds.append(time.perf_counter() - self._start)
 
 
-def create(embeddings: str, ratings: Ratings, settings: Settings, seed: int) -> keras.Model:
-    """A compiled model. Its dense weights depend on the seed alone, not on the embeddings."""
+def create(experiment: Experiment, embeddings: str, seed: int) -> keras.Model:
+    """A compiled model; its dense weights and dropout depend on the seed, not on the embeddings."""
     keras.utils.set_random_seed(seed)
-    layer = EMBEDDINGS[embeddings](ratings.sizes, settings.dim, seed)
-    model = build_model(settings.model, layer, ratings.sizes, settings.dim, settings.dropout, seed)
+    sizes, dim = experiment.ratings.sizes, experiment.dim
+    layer = EMBEDDINGS[embeddings](sizes, dim, seed)
+    model = build_model(experiment.model, layer, sizes, dim, experiment.dropout, seed)
     model.compile(
-        optimizer=OPTIMIZERS[settings.optimizer][embeddings](),
+        optimizer=OPTIMIZERS[experiment.optimizer][embeddings](),
         loss="binary_crossentropy",
         metrics=[keras.metrics.AUC(name="auc")],
         jit_compile=False,
@@ -85,55 +89,45 @@ def create(embeddings: str, ratings: Ratings, settings: Settings, seed: int) -> 
     return model
 
 
-def fit(model, embeddings: str, ratings: Ratings, split: Split, settings: Settings, seed: int,
-        callbacks=()) -> Run:
-    """Trains, keeps the epoch with the best validation AUC and measures that on the test part."""
-    train = batches(ratings, split.train, settings.batch_size, shuffle_seed=seed)
-    valid = batches(ratings, split.valid, 8192)
+def fit(experiment: Experiment, embeddings: str, seed: int, model, callbacks=()) -> Run:
+    """Trains, goes back to the epoch with the best validation AUC, and tests that one."""
+    ratings, split = experiment.ratings, experiment.split
     stopwatch = Stopwatch()
     callbacks = [stopwatch, *callbacks]
-    if settings.patience is not None:
+    if experiment.patience is not None:
         callbacks.append(
             keras.callbacks.EarlyStopping(
-                "val_auc", mode="max", patience=settings.patience, restore_best_weights=True
+                "val_auc", mode="max", patience=experiment.patience, restore_best_weights=True
             )
         )
     history = model.fit(
-        train, validation_data=valid, epochs=settings.epochs, shuffle=False, verbose=0,
+        batches(ratings, split.train, experiment.batch_size, shuffle_seed=seed),
+        validation_data=batches(ratings, split.valid),
+        epochs=experiment.epochs,
         callbacks=callbacks,
+        shuffle=False,
+        verbose=0,
     ).history
     return Run(
         embeddings=embeddings,
         seed=seed,
         model=model,
-        test_auc=auc(ratings.labels[split.test], predict(model, ratings, split.test)),
+        test_auc=roc_auc_score(ratings.labels[split.test], predict(model, ratings, split.test)),
         samples_per_second=len(split.train) / np.median(stopwatch.seconds[1:] or stopwatch.seconds),
         loss=history["loss"],
         valid_auc=history["val_auc"],
     )
 
 
-def predict(model, ratings: Ratings, rows) -> np.ndarray:
-    """The probability `[B, 1]` of a like for each of the rows `[B]`."""
-    return model.predict(batches(ratings, rows, 8192), verbose=0)
-
-
-def auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The exact area under the ROC curve, from ranks: the Mann-Whitney statistic; ties count half.
-
-    Keras's metric, good enough to watch the training, approximates it by 200 thresholds.
-    """
-    _, group, size = np.unique(scores.ravel(), return_inverse=True, return_counts=True)
-    rank = (np.cumsum(size) - (size - 1) / 2)[group]
-    positive = labels.ravel() > 0
-    likes, dislikes = positive.sum(), (~positive).sum()
-    return float((rank[positive].sum() - likes * (likes + 1) / 2) / (likes * dislikes))
+def predict(model: keras.Model, ratings: Ratings, rows) -> np.ndarray:
+    """The probability of a like, `[B, 1]`, for each of the rows `[B]`."""
+    return model.predict(batches(ratings, rows), verbose=0)
 
 
 def copy_weights(source: keras.Model, target: keras.Model) -> None:
-    """Gives `target` (merlin) the weights of `source` (keras): each dense layer, each table."""
+    """Gives the merlin model `target` what the Keras model `source` has: dense weights, tables."""
     for layer in source.layers:
-        if not isinstance(layer, KerasEmbeddings):
+        if layer.name != "embeddings":
             target.get_layer(layer.name).set_weights(layer.get_weights())
     tables = source.get_layer("embeddings").tables
     for weight in target.get_layer("embeddings").weights:

@@ -1,0 +1,219 @@
+"""The example's parts, on a small slice of the real ratings."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import movielens
+import movielens_data as data
+import numpy as np
+import pytest
+import tensorflow as tf
+from movielens_models import CrossNetwork, DotInteraction, KerasEmbeddings, merlin_layer
+from movielens_training import Experiment, copy_weights, create, fit, predict
+from sklearn.metrics import roc_auc_score
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return data.load()
+
+
+@pytest.fixture(scope="module")
+def small(ratings):
+    """The first 5,000 ratings of the file."""
+    head = {
+        name: getattr(ratings, name)[:5000] for name in ("ids", "numbers", "labels", "timestamps")
+    }
+    return dataclasses.replace(ratings, **head)
+
+
+def test_the_ratings_are_those_of_movielens_100k(ratings):
+    assert len(ratings) == 100_000
+    # The counts in the data set's README, plus the unused id 0 where ids start at 1.
+    assert ratings.sizes["user"] == 943 + 1
+    assert ratings.sizes["item"] == 1682 + 1
+    assert ratings.sizes["occupation"] == 21
+    assert ratings.sizes["genres"] == 19 + 1
+    assert ratings.labels.sum() == 55_375
+    # The first line: user 196 gave film 242 ("Kolya", 1996) 3 stars on a Thursday, 15:55 UTC.
+    inputs, labels = ratings.take([0])
+    first = {name: value.numpy().tolist() for name, value in inputs.items() if name != "genres"}
+    assert (first["user"], first["item"], first["age"]) == ([196], [242], [49])
+    assert (first["hour"], first["weekday"]) == ([15], [3])
+    assert labels.numpy().tolist() == [[0.0]]
+
+
+def test_genres_are_bags_in_alphabetical_order(ratings):
+    # 1 Action, 2 Adventure, 3 Animation, 4 Children's, 5 Comedy: film 1 is "Toy Story".
+    assert ratings.genres[1].numpy().tolist() == [3, 4, 5]
+    lengths = ratings.genres.row_lengths().numpy()
+    assert lengths[0] == 0
+    assert lengths[1:].min() == 1 and lengths.max() == 6
+
+
+@pytest.mark.parametrize("by", ["random", "time"])
+def test_a_split_has_each_rating_once(ratings, by):
+    split = data.split(ratings, by)
+    assert [len(split.train), len(split.valid), len(split.test)] == [72_000, 8_000, 20_000]
+    every = np.concatenate([split.train, split.valid, split.test])
+    np.testing.assert_array_equal(np.sort(every), np.arange(100_000))
+    if by == "time":
+        times = ratings.timestamps
+        assert times[split.train].max() <= times[split.valid].min()
+        assert times[split.valid].max() <= times[split.test].min()
+
+
+def test_batches_are_shuffled_anew_each_epoch_and_alike_each_run(ratings):
+    rows = np.arange(50, 150)
+
+    def epochs(seed):
+        dataset = data.batches(ratings, rows, 32, shuffle_seed=seed)
+        assert dataset.cardinality() == 4
+        return [np.concatenate([x["user"] for x, _ in dataset]) for _ in range(2)]
+
+    first, second = epochs(seed=5)
+    np.testing.assert_array_equal(np.sort(first), np.sort(ratings.ids[rows, 0]))
+    np.testing.assert_array_equal(np.sort(second), np.sort(first))
+    assert (first != second).any()
+    np.testing.assert_array_equal(epochs(seed=5), [first, second])
+    assert (epochs(seed=6)[0] != first).any()
+
+
+def test_without_a_seed_batches_keep_the_order(ratings):
+    users = [x["user"].numpy().tolist() for x, _ in data.batches(ratings, [7, 3, 5], 2)]
+    assert users == [ratings.ids[[7, 3], 0].tolist(), ratings.ids[[5], 0].tolist()]
+
+
+def test_a_file_that_is_not_the_expected_one_is_named(tmp_path):
+    for name in data.SHA256:
+        (tmp_path / name).write_text("user_id:token\n")
+    with pytest.raises(data.FetchError, match=r"ml-100k\.inter has the sha256 .*delete the file"):
+        data.fetch(tmp_path)
+
+
+def test_a_failed_fetch_says_what_was_tried_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert movielens.main(["--cache", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "recbole==1.2.1" in message and str(tmp_path) in message
+    assert os.listdir(tmp_path) == []
+
+
+def test_dot_interaction_takes_each_pair_once():
+    vectors = np.random.default_rng(0).normal(size=(5, 4, 3)).astype(np.float32)
+    pairs = [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+    expected = [[row[i] @ row[j] for i, j in pairs] for row in vectors]
+    np.testing.assert_allclose(DotInteraction()(vectors), expected, rtol=1e-5)
+
+
+def test_cross_network_is_dcn_v2s_formula():
+    x0 = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    layer = CrossNetwork(depth=2)
+    result = layer(x0)
+    kernel_0, bias_0, kernel_1, bias_1 = layer.get_weights()
+    x1 = x0 * (x0 @ kernel_0 + bias_0) + x0
+    np.testing.assert_allclose(result, x0 * (x1 @ kernel_1 + bias_1) + x1, rtol=1e-5)
+
+
+def test_both_kinds_of_embeddings_give_a_feature_its_vector(small):
+    inputs, _ = small.take(range(10))
+    del inputs["numbers"]
+    theirs = KerasEmbeddings(small.sizes, dim=4, seed=1)
+    expected = theirs(inputs)
+    tables = {name: table.embeddings.numpy() for name, table in theirs.tables.items()}
+    np.testing.assert_array_equal(expected["user"], tables["user"][small.ids[:10, 0]])
+    means = [tables["genres"][bag].mean(axis=0) for bag in inputs["genres"].to_list()]
+    np.testing.assert_allclose(expected["genres"], means, rtol=1e-6)
+
+    ours = merlin_layer(small.sizes, dim=4, seed=1)
+    ours(inputs)
+    for weight in ours.weights:
+        weight.assign(tables[weight.name])
+    padded = inputs | {"genres": inputs["genres"].to_tensor()}
+    for layer in (ours, theirs):
+        for batch in (inputs, padded):
+            result = layer(batch)
+            assert result.keys() == expected.keys()
+            for name, vectors in result.items():
+                np.testing.assert_allclose(vectors, expected[name], rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "model, optimizer",
+    [("dlrm", "adam"), ("dcn", "adagrad"), ("dlrm", "rowwise_adagrad"), ("dcn", "sgd")],
+)
+def test_training_learns(small, model, optimizer):
+    experiment = Experiment(
+        small, data.split(small), model, optimizer, batch_size=64, epochs=4, patience=None
+    )
+    run = fit(experiment, "merlin", 0, create(experiment, "merlin", 0))
+    assert len(run.loss) == len(run.valid_auc) == 4
+    assert run.loss[-1] < run.loss[0]
+    assert run.test_auc > 0.5
+    assert run.samples_per_second > 0
+
+
+def test_early_stopping_returns_to_the_best_epoch(small):
+    split = data.split(small)
+    # Batches this small overfit after a few epochs.
+    experiment = Experiment(small, split, "dcn", "adam", batch_size=16, epochs=12, patience=2)
+    run = fit(experiment, "merlin", 0, create(experiment, "merlin", 0))
+    best = int(np.argmax(run.valid_auc))
+    assert len(run.valid_auc) == best + 1 + 2 < 12
+    again = roc_auc_score(small.labels[split.valid], predict(run.model, small, split.valid))
+    assert again == pytest.approx(run.valid_auc[best], abs=1e-3)  # Keras's metric approximates
+
+
+@pytest.mark.parametrize("model", movielens.MODELS)
+def test_equal_starts_stay_together(small, model):
+    experiment = Experiment(
+        small, data.split(small), model, "sgd", batch_size=64, epochs=2, patience=None
+    )
+    runs = movielens.train_both(experiment, seeds=[3], paired=True)
+    assert [(run.embeddings, run.seed) for run in runs] == [("keras", 3), ("merlin", 3)]
+    np.testing.assert_allclose(runs[0].loss, runs[1].loss, rtol=1e-4)
+    assert movielens.check_pairs(runs) == []
+
+
+def test_copied_weights_predict_the_same(small):
+    experiment = Experiment(small, data.split(small))
+    theirs, ours = create(experiment, "keras", 0), create(experiment, "merlin", 1)
+    copy_weights(theirs, ours)
+    inputs, _ = small.take(range(100))
+    np.testing.assert_allclose(ours(inputs), theirs(inputs), rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", movielens.MODELS)
+def test_a_model_is_saved_loaded_and_served(small, model):
+    experiment = Experiment(small, data.split(small), model, epochs=1)
+    trained = create(experiment, "merlin", 0)
+    fit(experiment, "merlin", 0, trained)
+    assert movielens.check_saving(trained, small, np.arange(300)) == []
+
+
+def test_pairs_that_part_ways_are_a_fault():
+    def run(test_auc):
+        return movielens.Run("merlin", 4, None, test_auc, 1.0, [], [])
+
+    assert movielens.check_pairs([run(0.78), run(0.7811)]) == []
+    assert movielens.check_pairs([run(0.78), run(0.7825)]) == [
+        "Seed 4: the test AUCs of equal starts differ by 0.0025, 0.002 or more."
+    ]
+
+
+def test_the_program_ends_with_1_when_the_quality_is_missed(small, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(data, "load", lambda cache: small)
+    code = movielens.main(["--seeds", "0", "--epochs", "1", "--output", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert code == 1
+    assert "is below 0.777" in printed
+    picture = Path(tmp_path) / "dlrm-adam-random.png"
+    assert tf.io.decode_png(picture.read_bytes()).shape[2] in (3, 4)
+
+
+def test_paired_means_sgd(capsys):
+    assert movielens.arguments(["--paired"]).optimizer == "sgd"
+    with pytest.raises(SystemExit):
+        movielens.arguments(["--paired", "--optimizer", "adam"])
+    assert "--paired compares with sgd" in capsys.readouterr().err
