@@ -10,7 +10,7 @@ from tensorflow import keras
 
 from merlin_embeddings import compat, native
 from merlin_embeddings.optimizers import constraints, plain
-from merlin_embeddings.optimizers.clipping import Gradient, clip, scaled
+from merlin_embeddings.optimizers.clipping import Gradient, as_tensors, clip, scaled
 from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
 from merlin_embeddings.tables import table_of
 
@@ -327,7 +327,9 @@ def _is_native(gradient: Gradient, variable: tf.Variable) -> bool:
 
 def _existing(pairs: Iterable) -> list[Pair]:
     pairs = list(pairs)
-    existing = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    existing = [
+        (as_tensors(gradient), variable) for gradient, variable in pairs if gradient is not None
+    ]
     if not existing:
         raise ValueError("No gradients provided for any variable.")
     missing = [variable.name for gradient, variable in pairs if gradient is None]

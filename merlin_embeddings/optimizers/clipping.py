@@ -9,6 +9,14 @@ from merlin_embeddings import native
 Gradient = tf.Tensor | tf.IndexedSlices
 
 
+def as_tensors(gradient: Gradient) -> Gradient:
+    """The gradient with arrays made tensors; what already is one stays the same object."""
+    if isinstance(gradient, tf.IndexedSlices):
+        parts = (gradient.values, gradient.indices, gradient.dense_shape)
+        return tf.IndexedSlices(*(x if x is None else tf.convert_to_tensor(x) for x in parts))
+    return tf.convert_to_tensor(gradient)
+
+
 def scaled(gradient: Gradient, scale: tf.Tensor) -> Gradient:
     """`gradient * scale`, rows staying rows."""
     return with_values(gradient, lambda values: values * tf.cast(scale, values.dtype))
