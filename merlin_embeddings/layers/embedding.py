@@ -167,6 +167,8 @@ class Embedding(TableLayer):
             return None
         if isinstance(inputs, tf.SparseTensor):
             inputs = tf.sparse.to_dense(inputs)
+        if inputs.dtype == "bool":
+            return inputs
         return inputs != 0  # elementwise for tensors of TensorFlow and of Keras, ragged ones too
 
     def compute_output_shape(self, input_shape: Any) -> Any:
