@@ -60,7 +60,8 @@ $(MAIN)/.pins-lint: requirements/lint.txt | $(MAIN)/.pins
 	$(PY) -m pip install -q -r requirements/lint.txt
 	@touch $@
 
-$(TF212)/.pins: requirements/build.txt requirements/tf212.txt | $(PY212)
+$(TF212)/.pins: requirements/build.txt requirements/test.txt \
+                requirements/tf212.txt | $(PY212)
 	$(PY212) -m pip install -q -r requirements/tf212.txt
 	@touch $@
 
