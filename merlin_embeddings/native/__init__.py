@@ -1,0 +1,30 @@
+"""The native ops: the library, and one Python call for each thing it does."""
+
+from merlin_embeddings.native.ids import check_range, modulo, row_splits
+from merlin_embeddings.native.lookup import Pooling, lookup
+from merlin_embeddings.native.tables import (
+    buffer_address,
+    initial_rows,
+    initial_table,
+    to_huge_pages,
+    write_rows,
+)
+from merlin_embeddings.native.update import Source, TableUpdate, coalesce, sources, update
+
+__all__ = [
+    "Pooling",
+    "Source",
+    "TableUpdate",
+    "buffer_address",
+    "check_range",
+    "coalesce",
+    "initial_rows",
+    "initial_table",
+    "lookup",
+    "modulo",
+    "row_splits",
+    "sources",
+    "to_huge_pages",
+    "update",
+    "write_rows",
+]

@@ -1,0 +1,160 @@
+"""Lookup and pooling of many features in many tables by one op, and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from merlin_embeddings.native.library import ops
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """One feature's part of a lookup.
+
+    Args:
+        table: index of its table among those of the call.
+        lines: [N] int64, each a row of the table or -1 for "no vector".
+        row_splits: [B + 1] int64; None where ``hotness`` is given or nothing is pooled.
+        weights: [N] float32, or None.
+        combiner: ``"sum"``, ``"mean"``, ``"sqrtn"``, ``"max"``, or None for a vector each lookup.
+        hotness: the number of lookups of every bag where it is known and fixed, else None.
+        name: how errors speak of it, such as ``"table 'item', feature 'history'"``.
+    """
+
+    table: int
+    lines: tf.Tensor
+    row_splits: tf.Tensor | None
+    weights: tf.Tensor | None
+    combiner: str | None
+    hotness: int | None
+    name: str
+
+
+def lookup(tables: Sequence[tf.Variable], poolings: Sequence[Pooling]) -> list[tf.Tensor]:
+    """Pools the bags of every feature: float32 [B, D] each, [N, D] where the combiner is None.
+
+    Args:
+        tables: resource variables [R, D] of one dtype: float32, bfloat16 or float16.
+        poolings: one a feature; several may share a table.
+
+    The gradient of each table is one ``tf.IndexedSlices`` of distinct, ascending rows; that of
+    weights is dense. Sums have one fixed order. A line outside its table, wrong row_splits or a
+    weight that is not finite raise InvalidArgumentError, which names the feature.
+    """
+    nothing = tf.zeros([0], tf.int64)
+    for table in tables:
+        if table.trainable:
+            # Marks the variable as used, so that gradient tapes watch it.
+            table.sparse_read(nothing)
+    outputs = ops.merlin_lookup(
+        tables=[table.handle for table in tables],
+        lines=[p.lines for p in poolings],
+        row_splits=[nothing if p.row_splits is None else p.row_splits for p in poolings],
+        weights=[p.weights for p in poolings if p.weights is not None],
+        X=sum(p.combiner == "max" for p in poolings),
+        dims=[int(table.shape[1]) for table in tables],
+        **_attributes([int(table.shape[0]) for table in tables], poolings),
+    )
+    return list(outputs.pooled)
+
+
+def _attributes(table_rows: Sequence[int], poolings: Sequence[Pooling]) -> dict:
+    return dict(
+        table_of=[p.table for p in poolings],
+        combiners=[p.combiner or "none" for p in poolings],
+        weighted=[p.weights is not None for p in poolings],
+        hotness=[p.hotness or 0 for p in poolings],
+        table_rows=list(table_rows),
+        names=[p.name for p in poolings],
+    )
+
+
+_ATTRIBUTES = ("table_of", "combiners", "weighted", "hotness", "table_rows", "names")
+
+
+def attributes_of(op: tf.Operation) -> dict:
+    """The attributes that lookup, group, values and update ops share."""
+    attributes = {name: list(op.get_attr(name)) for name in _ATTRIBUTES}
+    for name in ("combiners", "names"):
+        attributes[name] = [tf.compat.as_str(text) for text in attributes[name]]
+    return attributes
+
+
+def take(inputs: Sequence[tf.Tensor], *counts: int) -> list[list[tf.Tensor]]:
+    """Cuts an op's flat inputs into lists of the given lengths."""
+    inputs, lists = list(inputs), []
+    for count in counts:
+        lists.append(inputs[:count])
+        inputs = inputs[count:]
+    return lists
+
+
+def group(lines, row_splits, weights, attributes):
+    """Distinct rows, offsets and sources of each table (see ``Groups`` in ops/core/types.h)."""
+    return ops.merlin_group(
+        lines=lines,
+        row_splits=row_splits,
+        weights=weights,
+        T=len(attributes["table_rows"]),
+        **attributes,
+    )
+
+
+def _dense(gradient, like: tf.Tensor) -> tf.Tensor:
+    """A pooled vector's gradient [B, D] from what TensorFlow hands over."""
+    if gradient is None:
+        return tf.zeros_like(like)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.math.unsorted_segment_sum(
+            gradient.values, gradient.indices, tf.shape(like, gradient.indices.dtype)[0]
+        )
+    return gradient
+
+
+@tf.RegisterGradient("Merlin>Lookup")
+def _lookup_gradient(op: tf.Operation, *output_gradients):
+    attributes = attributes_of(op)
+    features, tables = op.get_attr("F"), op.get_attr("T")
+    handles, lines, row_splits, weights = take(
+        op.inputs, tables, features, features, op.get_attr("W")
+    )
+    pooled, winners = take(op.outputs, features, op.get_attr("X"))
+    gradients = [_dense(g, p) for g, p in zip(output_gradients, pooled, strict=False)]
+    groups = group(lines, row_splits, weights, attributes)
+    values = ops.merlin_values(
+        gradients=gradients,
+        lines=lines,
+        row_splits=row_splits,
+        weights=weights,
+        winners=winners,
+        rows=groups.rows,
+        offsets=groups.offsets,
+        sources=groups.sources,
+        **attributes,
+    )
+    slices = [
+        tf.IndexedSlices(v, rows, tf.constant([count, dim], tf.int64))
+        for v, rows, count, dim in zip(
+            values, groups.rows, attributes["table_rows"], op.get_attr("dims"), strict=True
+        )
+    ]
+    weight_gradients = []
+    if weights:
+        weight_gradients = ops.merlin_weight_gradient(
+            tables=handles,
+            gradients=gradients,
+            lines=lines,
+            row_splits=row_splits,
+            weights=weights,
+            **attributes,
+        )
+    return [*slices, *[None] * (2 * features), *weight_gradients]
+
+
+tf.no_gradient("Merlin>Group")
+tf.no_gradient("Merlin>CheckRange")
+tf.no_gradient("Merlin>Modulo")
+tf.no_gradient("Merlin>RowSplits")

@@ -1,0 +1,75 @@
+"""Values for tables: made, moved and written by the library."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from merlin_embeddings.native.library import ops
+
+
+def initial_table(
+    rows: int,
+    dim: int,
+    dtype,
+    kind: str,
+    params: tuple[float, float],
+    seed: int,
+    table: str,
+) -> tf.Tensor:
+    """Values [rows, dim] of a fresh table, each a function of (seed, table, row, column) alone.
+
+    ``kind`` and ``params``: ``"constant"`` (value, 0), ``"uniform"`` (low, high), ``"normal"`` and
+    ``"truncated_normal"`` (mean, standard deviation; cut at two of them). The memory is on huge
+    pages where the system grants them. A constant 0 costs no memory until rows are touched.
+    """
+    return ops.merlin_initial_table(
+        rows=rows,
+        dim=dim,
+        dtype=dtype,
+        kind=kind,
+        first=params[0],
+        second=params[1],
+        seed=seed,
+        table=table,
+    )
+
+
+def initial_rows(
+    keys: tf.Tensor,
+    dim: int,
+    dtype,
+    kind: str,
+    params: tuple[float, float],
+    seed: int,
+    table: str,
+) -> tf.Tensor:
+    """The values [N, dim] that :func:`initial_table` gives to rows ``keys`` [N] int64."""
+    return ops.merlin_initial_rows(
+        keys=keys,
+        dim=dim,
+        dtype=dtype,
+        kind=kind,
+        first=params[0],
+        second=params[1],
+        seed=seed,
+        table=table,
+    )
+
+
+def to_huge_pages(values: tf.Tensor) -> tf.Tensor:
+    """A copy of ``values`` in memory of huge pages."""
+    return ops.merlin_to_huge_pages(values=values)
+
+
+def write_rows(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, name: str = "table"):
+    """Writes ``values`` [N, ...] into ``rows`` [N] int64 of ``variable`` in place.
+
+    A buffer that somebody else holds is copied first. All rows are checked before one is written;
+    InvalidArgumentError speaks of ``name``.
+    """
+    return ops.merlin_write_rows(table=variable.handle, rows=rows, values=values, label=name)
+
+
+def buffer_address(variable: tf.Variable) -> tf.Tensor:
+    """Where the variable's buffer lies, int64 []: another after ``assign`` bound a new one."""
+    return ops.merlin_buffer_address(table=variable.handle)

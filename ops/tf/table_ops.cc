@@ -1,0 +1,213 @@
+// Ops on whole tables and single rows: initial values, moves to huge pages, writes in place.
+#include <cstring>
+
+#include "core/drivers.h"
+#include "tf/huge_pages.h"
+#include "tf/status.h"
+#include "tf/thread_pool.h"
+#include "tf/variables.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace merlin {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::errors::InvalidArgument;
+using tensorflow::shape_inference::InferenceContext;
+
+// FNV-1a, 64 bits: the part of the seed that tells tables apart.
+uint64_t Hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
+  return hash;
+}
+
+// Shared by both ops below: what a row's values are a function of.
+class InitialOp : public tensorflow::OpKernel {
+ public:
+  explicit InitialOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    std::string kind, table;
+    int64_t seed;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("dtype", &dtype_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("kind", &kind));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("first", &task_.first));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("second", &task_.second));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("seed", &seed));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("table", &table));
+    task_.distribution = kind == "uniform"            ? Distribution::kUniform
+                         : kind == "normal"           ? Distribution::kNormal
+                         : kind == "truncated_normal" ? Distribution::kTruncatedNormal
+                                                      : Distribution::kConstant;
+    task_.seed = Hash(table) ^ static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15u;
+  }
+
+ protected:
+  void Fill(OpKernelContext* ctx, int64_t rows, const int64_t* keys) {
+    Tensor values;
+    OP_REQUIRES_OK(ctx, AllocateTable(ctx, dtype_, TensorShape({rows, dim_}), &values));
+    InitializeTask task = task_;
+    OP_REQUIRES_OK(ctx, AsTable(values, &task.table));
+    task.keys = keys;
+    // Fresh memory is zeros already, and stays free until it is touched.
+    const bool zeros = task.distribution == Distribution::kConstant && task.first == 0;
+    if (!zeros) initialize(task, ThreadPool(ctx));
+    ctx->set_output(0, values);
+  }
+
+ private:
+  tensorflow::DataType dtype_;
+  int64_t dim_;
+  InitializeTask task_{};
+};
+
+class InitialTableOp final : public InitialOp {
+ public:
+  explicit InitialTableOp(OpKernelConstruction* ctx) : InitialOp(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("rows", &rows_));
+  }
+  void Compute(OpKernelContext* ctx) override { Fill(ctx, rows_, nullptr); }
+
+ private:
+  int64_t rows_;
+};
+
+class InitialRowsOp final : public InitialOp {
+ public:
+  explicit InitialRowsOp(OpKernelConstruction* ctx) : InitialOp(ctx) {}
+  void Compute(OpKernelContext* ctx) override {
+    Fill(ctx, ctx->input(0).NumElements(), ctx->input(0).flat<int64_t>().data());
+  }
+};
+
+#define MERLIN_INITIAL_ATTRS                                                \
+  Attr("dim: int >= 1")                                                     \
+      .Attr("dtype: {float, bfloat16, half}")                               \
+      .Attr("kind: {'constant', 'uniform', 'normal', 'truncated_normal'}")  \
+      .Attr("first: float")                                                 \
+      .Attr("second: float")                                                \
+      .Attr("seed: int")                                                    \
+      .Attr("table: string")
+
+// Stateful, or a table would be folded into the graph as a constant.
+REGISTER_OP("Merlin>InitialTable")
+    .Output("values: dtype")
+    .Attr("rows: int >= 0")
+    .MERLIN_INITIAL_ATTRS
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t rows, dim;
+      MERLIN_RETURN_IF_ERROR(c->GetAttr("rows", &rows));
+      MERLIN_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      c->set_output(0, c->Matrix(rows, dim));
+      return Ok();
+    });
+REGISTER_KERNEL_BUILDER(Name("Merlin>InitialTable").Device(tensorflow::DEVICE_CPU), InitialTableOp);
+
+REGISTER_OP("Merlin>InitialRows")
+    .Input("keys: int64")
+    .Output("values: dtype")
+    .MERLIN_INITIAL_ATTRS
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim;
+      MERLIN_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      c->set_output(0, c->Matrix(c->NumElements(c->input(0)), dim));
+      return Ok();
+    });
+REGISTER_KERNEL_BUILDER(Name("Merlin>InitialRows").Device(tensorflow::DEVICE_CPU), InitialRowsOp);
+
+class ToHugePagesOp final : public tensorflow::OpKernel {
+ public:
+  explicit ToHugePagesOp(OpKernelConstruction* ctx) : OpKernel(ctx) {}
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& from = ctx->input(0);
+    Tensor to;
+    OP_REQUIRES_OK(ctx, AllocateTable(ctx, from.dtype(), from.shape(), &to));
+    if (from.TotalBytes() > 0) std::memcpy(to.data(), from.data(), from.TotalBytes());
+    ctx->set_output(0, to);
+  }
+};
+
+REGISTER_OP("Merlin>ToHugePages")
+    .Input("values: dtype")
+    .Output("copy: dtype")
+    .Attr("dtype: {float, bfloat16, half, uint8, int32, int64}")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape);
+REGISTER_KERNEL_BUILDER(Name("Merlin>ToHugePages").Device(tensorflow::DEVICE_CPU), ToHugePagesOp);
+
+class WriteRowsOp final : public tensorflow::OpKernel {
+ public:
+  explicit WriteRowsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("label", &name_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& rows = ctx->input(1);
+    const Tensor& values = ctx->input(2);
+    Variables variables;
+    OP_REQUIRES_OK(ctx, variables.Add(ctx, 0, 1, "table"));
+    OP_REQUIRES_OK(ctx, variables.LockForWriting(ctx));
+    Tensor* table = variables.tensor(0);
+    OP_REQUIRES(ctx, table->dims() >= 1 && table->dtype() == values.dtype(),
+                InvalidArgument(name_, ": can't write ", tensorflow::DataTypeString(values.dtype()),
+                                " into ", tensorflow::DataTypeString(table->dtype())));
+    TensorShape expected = table->shape();
+    expected.set_dim(0, rows.NumElements());
+    OP_REQUIRES(ctx, rows.dims() == 1 && values.shape() == expected,
+                InvalidArgument(name_, ": values of shape ", values.shape().DebugString(), " for ",
+                                rows.NumElements(), " rows of a table of shape ",
+                                table->shape().DebugString()));
+    const auto row = rows.flat<int64_t>();
+    for (int64_t i = 0; i < row.size(); ++i)
+      OP_REQUIRES(ctx, row(i) >= 0 && row(i) < table->dim_size(0),
+                  InvalidArgument(name_, ": row ", row(i), " is outside the table's ",
+                                  table->dim_size(0), " rows"));
+    if (row.size() == 0) return;
+    const size_t bytes = values.TotalBytes() / row.size();
+    char* to = static_cast<char*>(table->data());
+    const char* from = static_cast<const char*>(values.data());
+    for (int64_t i = 0; i < row.size(); ++i) std::memcpy(to + row(i) * bytes, from + i * bytes, bytes);
+  }
+
+ private:
+  std::string name_;
+};
+
+REGISTER_OP("Merlin>WriteRows")
+    .Input("table: resource")
+    .Input("rows: int64")
+    .Input("values: dtype")
+    .Attr("dtype: {float, bfloat16, half, uint8, int32, int64}")
+    .Attr("label: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs);
+REGISTER_KERNEL_BUILDER(Name("Merlin>WriteRows").Device(tensorflow::DEVICE_CPU), WriteRowsOp);
+
+class BufferAddressOp final : public tensorflow::OpKernel {
+ public:
+  explicit BufferAddressOp(OpKernelConstruction* ctx) : OpKernel(ctx) {}
+  void Compute(OpKernelContext* ctx) override {
+    Variables variables;
+    OP_REQUIRES_OK(ctx, variables.Add(ctx, 0, 1, "table"));
+    OP_REQUIRES_OK(ctx, variables.LockShared());
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &out));
+    out->scalar<int64_t>()() = reinterpret_cast<int64_t>(variables.tensor(0)->data());
+  }
+};
+
+REGISTER_OP("Merlin>BufferAddress")
+    .Input("table: resource")
+    .Output("address: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape);
+REGISTER_KERNEL_BUILDER(Name("Merlin>BufferAddress").Device(tensorflow::DEVICE_CPU),
+                        BufferAddressOp);
+
+}  // namespace
+}  // namespace merlin
