@@ -26,13 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report
 from cases import GROUPS, Batch, TableSet, ids_file
-from machine import describe
-from measure import Result, measure_group
+from machine import CpuUsage, describe
+from measure import Result, measure_tables
 from rich.console import Console
 from semantics import check
 from table_size import measure_size
 from workers import GIB, PEERS, ROOT, Interpreters, Peer, Pool, available_bytes
 
+BUSY_PERCENT = 5.0
 RESERVE_BYTES = int(1.5 * GIB)  # left to the system and the ids
 FULL = {
     "tables": "26x100000,1x10000000",
@@ -65,7 +66,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batches", default=default["batches"])
     parser.add_argument("--hotness", default=default["hotness"])
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
-    parser.add_argument("--seconds", type=float, default=0.1 if quick else 0.4,
+    parser.add_argument("--seconds", type=float, default=0.1 if quick else 0.3,
                         help="of timed steps, each peer in each case")  # fmt: skip
     parser.add_argument("--size-rows", default="" if quick else "10000000,1000000",
                         help="rows of Adam's large and small table; empty: leave out")  # fmt: skip
@@ -92,6 +93,7 @@ def _absent(peers: list[Peer], interpreters: Interpreters) -> dict[str, str]:
 def run(options: argparse.Namespace, console: Console) -> dict:
     started = time.time()
     machine = describe()
+    usage = CpuUsage()
     torch = options.torch_python if Path(options.torch_python).exists() else None
     interpreters = Interpreters(torch=torch)
     wanted = [peer for peer in PEERS if peer.name in options.peers.split(",")]
@@ -117,13 +119,16 @@ def run(options: argparse.Namespace, console: Console) -> dict:
                 for dim in _integers(options.dims):
                     pool.close_tables()
                     budget = available_bytes() - RESERVE_BYTES
-                    for group in options.groups:
-                        tables_set = TableSet(tables, rows, dim)
-                        console.print(f"[dim]{time.time() - started:5.0f} s[/] {group}, "
-                                      f"{tables_set.label}", highlight=False)  # fmt: skip
-                        results += measure_group(
-                            pool, peers, group, tables_set, batches, files, budget, options.seconds
-                        )
+                    tables_set = TableSet(tables, rows, dim)
+
+                    def progress(group: str, label: str = tables_set.label) -> None:
+                        spent = f"[dim]{time.time() - started:5.0f} s[/]"
+                        console.print(f"{spent} {label}, {group}", highlight=False)
+
+                    results += measure_tables(
+                        pool, peers, options.groups, tables_set, files, budget, options.seconds,
+                        progress,
+                    )  # fmt: skip
             if options.size_rows and "adam" in options.groups:
                 pool.close()
                 large, small = (TableSet(1, rows, 16) for rows in _integers(options.size_rows))
@@ -133,7 +138,11 @@ def run(options: argparse.Namespace, console: Console) -> dict:
                 )  # fmt: skip
         finally:
             pool.close()
+    others = usage.others_percent()
     report.show(console, results, size)
+    if others > BUSY_PERCENT:
+        console.print(f"[red]Other processes used {others:.0f}% of the machine meanwhile: the "
+                      "figures say little about peers whose threads spin.[/]")  # fmt: skip
     return {
         "benchmark": "lookup",
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -141,7 +150,7 @@ def run(options: argparse.Namespace, console: Console) -> dict:
         "quick": options.quick,
         "threads": options.threads,
         "seconds_per_case": options.seconds,
-        "machine": machine | {"load_after": os.getloadavg()},
+        "machine": machine | {"others_cpu_percent": round(others, 1)},
         "versions": pool.versions,
         "checks": verdicts,
         "left_out": absent,

@@ -15,6 +15,30 @@ def _first(path: str, default: str = "unknown") -> str:
         return default
 
 
+class CpuUsage:
+    """How much of the machine's CPU time went to others since this was made.
+
+    Counts what this process and its children that have ended did not use, and what a hypervisor
+    gave to other machines.
+    """
+
+    def __init__(self) -> None:
+        self._start = self._read()
+
+    @staticmethod
+    def _read() -> tuple[float, float, float]:
+        """Seconds since boot: all, not idle, ours."""
+        ticks = [int(t) for t in _first("/proc/stat", "cpu 0").splitlines()[0].split()[1:9]]
+        second = os.sysconf("SC_CLK_TCK")
+        idle = sum(ticks[3:5])
+        return sum(ticks) / second, (sum(ticks) - idle) / second, sum(os.times()[:4])
+
+    def others_percent(self) -> float:
+        """Percent of all cores' time."""
+        total, busy, ours = (b - a for a, b in zip(self._start, self._read(), strict=True))
+        return max(0.0, 100 * (busy - ours) / total) if total else 0.0
+
+
 def describe() -> dict:
     cpu = _first("/proc/cpuinfo", "")
     model = re.search(r"^model name\s*:\s*(.+)$", cpu, re.M)
@@ -36,5 +60,4 @@ def describe() -> dict:
         "kernel": platform.release(),
         "transparent_huge_pages": _first("/sys/kernel/mm/transparent_hugepage/enabled"),
         "python": platform.python_version(),
-        "load_before": os.getloadavg(),
     }

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from cases import Batch, TableSet
-from workers import OURS, Peer, PeerError, Pool, Worker
+from workers import LIMIT, OURS, Peer, PeerError, Pool, Worker
 
 ROUNDS = 8
 SETTLE = 0.003  # seconds between turns: thread pools of the last peer stop spinning
-SLOW_STEP = 0.5  # seconds: no untimed step before a timed one, and few of them
-MIN_STEPS, MIN_SLOW_STEPS, MAX_STEPS = 5, 2, 400
+SLOW_STEP = 0.2  # seconds: no untimed step before a timed one
+FAR_BEHIND = 4.0  # times the fastest peer's step: its exact median decides nothing
+MIN_STEPS, MIN_STEPS_FAR_BEHIND, MAX_STEPS = 5, 2, 400
 
 
 @dataclass
@@ -131,9 +134,11 @@ def interleave(
     failed: dict[str, str] = {}
     ready = _prepared(pool, workers, group, ids, failed)
     turns: dict[Worker, dict[int, int]] = {}
+    others = [f["seconds"] for w, f in ready.items() if w.peer.name not in (OURS, LIMIT)]
     for worker, found in ready.items():
         step = max(found["seconds"], 1e-6)
-        least = MIN_SLOW_STEPS if step > SLOW_STEP else MIN_STEPS
+        far_behind = step > max(SLOW_STEP, FAR_BEHIND * min(others, default=math.inf))
+        least = MIN_STEPS_FAR_BEHIND if far_behind else MIN_STEPS
         steps = int(np.clip(seconds / step, least, MAX_STEPS))
         rounds = np.linspace(0, ROUNDS - 1, min(steps, ROUNDS)).round().astype(int)
         share = np.full(len(rounds), steps // len(rounds))
@@ -168,34 +173,48 @@ def summarise(result: Result, way: str, times: list[float]) -> Result:
     return result
 
 
-def measure_group(
-    pool: Pool, peers: list[Peer], group: str, tables: TableSet, batches: list[Batch],
-    ids: dict[Batch, Path], budget: int, seconds: float,
+def _measure_case(
+    pool: Pool, wave: Wave, group: str, tables: TableSet, batch: Batch, ids: Path, budget: int,
+    seconds: float,
 ) -> list[Result]:  # fmt: skip
-    """All batches of one group on one set of tables. Ours has one result a wave."""
-    takes_part = [peer for peer in peers if group in peer.copies]
-    plan, skipped = waves(takes_part, group, tables, batches, ids, budget)
-    results = [
-        Result(name, group, tables, batch, skipped=reason)
-        for name, reason in skipped.items()
-        for batch in batches
+    workers, failed = pool.get([(peer, tables) for peer in wave.peers], wave.nbytes, budget)
+    times, broke = interleave(pool, workers, group, dict.fromkeys(workers, ids), seconds)
+    done = [
+        summarise(Result(worker.peer.name, group, tables, batch), *value)
+        for worker, value in times.items()
     ]
-    for wave in plan:
-        for batch in batches:
-            workers, failed = pool.get([(peer, tables) for peer in wave.peers])
-            times, broke = interleave(
-                pool, workers, group, dict.fromkeys(workers, ids[batch]), seconds
-            )
-            done = [
-                summarise(Result(worker.peer.name, group, tables, batch), *value)
-                for worker, value in times.items()
-            ]
-            ours = next((r.median_ms for r in done if r.peer == OURS), None)
-            for result in done:
-                result.ours_ms = ours
-            results += done
-            results += [
-                Result(name, group, tables, batch, skipped=reason)
-                for name, reason in {**failed, **broke}.items()
-            ]
+    ours = next((result.median_ms for result in done if result.peer == OURS), None)
+    for result in done:
+        result.ours_ms = ours
+    return done + [
+        Result(name, group, tables, batch, skipped=reason)
+        for name, reason in {**failed, **broke}.items()
+    ]
+
+
+def measure_tables(
+    pool: Pool, peers: list[Peer], groups: list[str], tables: TableSet, ids: dict[Batch, Path],
+    budget: int, seconds: float, progress: Callable[[str], None],
+) -> list[Result]:  # fmt: skip
+    """All groups and batches on one set of tables. Ours has one result a wave.
+
+    The first waves of all groups come before the second ones, since they share workers.
+    """
+    results, plans = [], {}
+    for group in groups:
+        takes_part = [peer for peer in peers if group in peer.copies]
+        plans[group], skipped = waves(takes_part, group, tables, list(ids), ids, budget)
+        results += [
+            Result(name, group, tables, batch, skipped=reason)
+            for name, reason in skipped.items()
+            for batch in ids
+        ]
+    for number in range(max(map(len, plans.values()))):
+        for group in groups:
+            if number < len(plans[group]):
+                progress(group)
+                for batch, path in ids.items():
+                    results += _measure_case(
+                        pool, plans[group][number], group, tables, batch, path, budget, seconds
+                    )
     return results

@@ -31,7 +31,7 @@ def measure_size(
             continue
         left -= need
         fits.append((peer, tables))
-    workers, failed = pool.get(fits)
+    workers, failed = pool.get(fits, budget - left, budget)
     times, broke = interleave(
         pool, workers, "adam", {worker: files[worker.tables] for worker in workers}, seconds
     )

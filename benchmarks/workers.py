@@ -116,6 +116,10 @@ class Worker:
             self.versions = self.receive()
         return self.versions
 
+    def resting_bytes(self) -> int:
+        """Memory it holds between groups: the tables and, for some, the last rule's slots."""
+        return PROCESS_BYTES + (2 * self.tables.nbytes if self.tables is not None else 0)
+
     def ask(self, do: str, **arguments):
         self.send(do, **arguments)
         return self.receive()
@@ -157,14 +161,19 @@ class Pool:
         """A worker without tables that the next `start` may have."""
         self.kept[worker.peer.name] = worker
 
-    def get(self, wanted: list[tuple[Peer, TableSet]]) -> tuple[list[Worker], dict[str, str]]:
+    def get(
+        self, wanted: list[tuple[Peer, TableSet]], need: int, budget: int
+    ) -> tuple[list[Worker], dict[str, str]]:
         """Workers of `wanted` with their tables built, and why the others have none.
 
-        Workers that aren't wanted end first, so that their memory is free.
+        `need`: bytes of those wanted. Others stay as they are, with their tables, as long as all
+        of it fits in `budget` bytes.
         """
         keys = {(peer.name, tables): peer for peer, tables in wanted}
         for key in [key for key in self.alive if key not in keys]:
-            self.alive.pop(key).close()
+            resting = sum(w.resting_bytes() for k, w in self.alive.items() if k not in keys)
+            if need + resting > budget:
+                self.alive.pop(key).close()
         starting = {
             key: self.start(peer)
             for key, peer in keys.items()

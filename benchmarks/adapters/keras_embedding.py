@@ -73,7 +73,7 @@ class Adapter(base.Adapter):
                 ids,
                 self.dim,
             )
-        return {"gather + sum": lambda i: function(batches[i])}
+        return {"gather + sum": runtime.steps(function, batches)}
 
     def release(self) -> None:
         """Functions and optimizers are held by the steps alone."""

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import configparser
+import subprocess
+from pathlib import Path
+
 import numpy as np
 
 from adapters import base
 from adapters import tensorflow_runtime as runtime
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _version() -> str:
+    """The package's version and, in a checkout, its commit; "-dirty" where files have changed."""
+    metadata = configparser.ConfigParser()
+    metadata.read(ROOT / "setup.cfg")
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    )
+    return f"{metadata['metadata']['version']} {commit.stdout.strip()}".strip()
 
 
 class Adapter(base.Adapter):
@@ -16,10 +32,8 @@ class Adapter(base.Adapter):
     def versions(self) -> dict[str, str]:
         from tensorflow import keras
 
-        import merlin_embeddings as me
-
         return {
-            "merlin_embeddings": me.__version__,
+            "merlin_embeddings": _version(),
             "tensorflow": runtime.tf.__version__,
             "keras": keras.__version__,
         }
@@ -78,7 +92,7 @@ class Adapter(base.Adapter):
                 ids,
                 self.dim,
             )
-        return {"Embeddings": lambda i: function(batches[i])}
+        return {"Embeddings": runtime.steps(function, batches)}
 
     def release(self) -> None:
         """Functions and optimizers are held by the steps alone."""

@@ -94,7 +94,7 @@ class Adapter(base.Adapter):
                     ids,
                     self.dim,
                 )
-            return lambda i: function(batches[i])
+            return runtime.steps(function, batches)
 
         return {name: step(batches) for name, batches in self._inputs(ids).items()}
 

@@ -38,7 +38,7 @@ def forward_function(lookup):
 
 
 def training_function(lookup, variables, apply, ids: np.ndarray, dim: int):
-    """forward + backward from a fixed output gradient + `apply(gradients)`."""
+    """forward + backward from a fixed output gradient + `apply(gradients)`, as a graph."""
     gradient = [tf.constant(g) for g in output_gradient(ids.shape[1], ids.shape[2], dim)]
 
     @tf.function
@@ -48,3 +48,9 @@ def training_function(lookup, variables, apply, ids: np.ndarray, dim: int):
         apply(tape.gradient(outputs, variables, output_gradients=gradient))
 
     return train
+
+
+def steps(function, batches: list):
+    """A step on batch i. Traced here, while other workers prepare too, not in the first step."""
+    function.get_concrete_function(batches[0])
+    return lambda i: function(batches[i])

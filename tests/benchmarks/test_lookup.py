@@ -143,7 +143,7 @@ def test_a_small_run_gives_a_whole_document(tmp_path):
     assert seen == {(peer, g, h) for peer, named in groups.items() for g in named for h in (1, 3)}
     for record in document["results"]:
         assert record["skipped"] is None
-        assert record["steps"] >= measure.MIN_SLOW_STEPS
+        assert record["steps"] >= measure.MIN_STEPS_FAR_BEHIND
         assert 0 < record["best_ms"] <= record["median_ms"]
         assert record["ratio"] == pytest.approx(record["median_ms"] / record["ours_ms"])
         lookups = 2 * 32 * record["batch"]["hotness"]
