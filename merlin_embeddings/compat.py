@@ -13,3 +13,22 @@ def raw_variable(variable) -> tf.Variable:
     """
     value = variable.value
     return variable if callable(value) else value
+
+
+try:
+    from tensorflow.python.ops.resource_variable_ops import variable_accessed as _accessed
+except ImportError:
+    _accessed = None
+
+
+def mark_accessed(variable: tf.Variable) -> None:
+    """Makes gradient tapes and function graphs watch a variable that only an op's handle names.
+
+    Reading a variable does this, but every public way to read puts an op into the graph: an empty
+    ``sparse_read`` for each of 26 tables is a quarter of a small forward pass. So this is the
+    private call that all of them make first; a TensorFlow without it gets the empty read.
+    """
+    if _accessed is not None:
+        _accessed(variable)
+    elif variable.trainable:
+        variable.sparse_read(tf.zeros([0], tf.int64))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from merlin_embeddings.compat import mark_accessed
 from merlin_embeddings.native.library import ops
 
 
@@ -46,9 +47,7 @@ def lookup(tables: Sequence[tf.Variable], poolings: Sequence[Pooling]) -> list[t
     """
     nothing = tf.zeros([0], tf.int64)
     for table in tables:
-        if table.trainable:
-            # Marks the variable as used, so that gradient tapes watch it.
-            table.sparse_read(nothing)
+        mark_accessed(table)
     outputs = ops.merlin_lookup(
         tables=[table.handle for table in tables],
         lines=[p.lines for p in poolings],
