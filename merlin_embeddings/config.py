@@ -95,8 +95,6 @@ def foreign(
 def to_plain(value: Any) -> Any:
     """Plain JSON data for a spec, an object that `foreign` knows, an array, or a nest of them.
 
-    Tuples stay tuples (JSON writes them as lists).
-
     Raises:
         TypeError: a value is none of these.
 
@@ -110,8 +108,10 @@ def to_plain(value: Any) -> Any:
         return {_CLASS: type(value).__name__, **fields}
     if isinstance(value, Mapping):
         return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(to_plain(item) for item in value)
+    if isinstance(value, list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return {_CLASS: "tuple", "items": [to_plain(item) for item in value]}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -136,6 +136,8 @@ def from_plain(data: Any) -> Any:
         if not isinstance(name, str):
             return {key: from_plain(item) for key, item in data.items()}
         fields = {key: item for key, item in data.items() if key != _CLASS}
+        if name == "tuple":
+            return tuple(from_plain(item) for item in fields["items"])
         if name == "array":
             return np.array(fields["values"], fields["dtype"])
         if name in _foreign:
@@ -147,8 +149,8 @@ def from_plain(data: Any) -> Any:
                 "module that defines it first."
             )
         return _specs[name](**{key: from_plain(item) for key, item in fields.items()})
-    if isinstance(data, (list, tuple)):
-        return type(data)(from_plain(item) for item in data)
+    if isinstance(data, list):
+        return [from_plain(item) for item in data]
     return data
 
 

@@ -37,7 +37,8 @@ def test_round_trip_through_json(table, combiner):
     feature = FeatureConfig("f", table, combiner, padding_id=0)
     assert TableConfig.from_dict(through_json(table.to_dict())) == table
     assert FeatureConfig.from_dict(through_json(feature.to_dict())) == feature
-    assert from_plain(through_json(to_plain({"x": [feature, None]}))) == {"x": [feature, None]}
+    nested = {"x": [feature, None], "y": (1, (2,))}
+    assert from_plain(through_json(to_plain(nested))) == nested
 
 
 def test_keras_objects_round_trip():

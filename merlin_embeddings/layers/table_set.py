@@ -64,30 +64,33 @@ class TableSet:
             for f, its_bags in zip(features, bags, strict=True)
         ]
         routes = self.router.route(queries, training)
-        vectors = tables.lookup(
-            [
-                tables.Request(query.table, route, feature.combiner, query.name)
-                for query, route, feature in zip(queries, routes, features, strict=True)
-            ]
-        )
-        return vectors, self._regularize(queries, routes)
+        requests = [
+            tables.Request(query.table, route, feature.combiner, query.name)
+            for query, route, feature in zip(queries, routes, features, strict=True)
+        ]
+        # In one call with the features, so that a table has one gradient, its rows summed: Keras's
+        # optimizers don't sum rows that come twice.
+        regularized = self._regularized_rows(queries, routes)
+        requests += [
+            tables.Request(self.tables[name], route, None, f"table {name!r}, regularizer")
+            for name, route in regularized.items()
+        ]
+        vectors = tables.lookup(requests)
+        losses = [
+            self._regularizers[name](rows)
+            for name, rows in zip(regularized, vectors[len(features) :], strict=True)
+        ]
+        return vectors[: len(features)], losses
 
-    def _regularize(self, queries: Sequence[Query], routes: Sequence[Route]) -> list[tf.Tensor]:
+    def _regularized_rows(
+        self, queries: Sequence[Query], routes: Sequence[Route]
+    ) -> dict[str, Route]:
+        """The distinct rows that each trainable table with a regularizer is asked for."""
         rows: dict[str, list[tf.Tensor]] = {}
         for query, route in zip(queries, routes, strict=True):
             if self._regularizers[query.table.name] and query.table.variable.trainable:
                 rows.setdefault(query.table.name, []).append(route.rows)
-        requests = [
-            tables.Request(
-                self.tables[name], self._distinct(name, its_rows), None, f"table {name!r}"
-            )
-            for name, its_rows in rows.items()
-        ]
-        vectors = tables.lookup(requests) if requests else []
-        return [
-            self._regularizers[name](its_vectors)
-            for name, its_vectors in zip(rows, vectors, strict=True)
-        ]
+        return {name: self._distinct(name, its_rows) for name, its_rows in rows.items()}
 
     def _distinct(self, name: str, rows: Sequence[tf.Tensor]) -> Route:
         """The route to each row once."""
