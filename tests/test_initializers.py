@@ -97,7 +97,7 @@ def test_keras_initializers_are_called_once_with_the_whole_shape():
     own = keras.initializers.RandomNormal(seed=4)
     values = table(initializers.get(own), 6, 3).numpy()
     np.testing.assert_array_equal(values, own((6, 3)).numpy())
-    with pytest.raises(ValueError, match="table 'item': its initializer .* whole tables only"):
+    with pytest.raises(ValueError, match=r"table 'item': its initializer .* whole tables only"):
         initializers.get(own).rows(tf.constant([0], tf.int64), 3, "float32", 0, "item", 6)
     by_name = table(initializers.get("identity"), 3, 3, dtype="bfloat16")
     np.testing.assert_array_equal(tf.cast(by_name, tf.float32).numpy(), np.eye(3))
@@ -105,7 +105,7 @@ def test_keras_initializers_are_called_once_with_the_whole_shape():
 
 @pytest.mark.parametrize("unknown", ["unifrom", 3, {"class_name": "Nothing"}])
 def test_unknown_initializers(unknown):
-    with pytest.raises(ValueError, match="unknown initializer .*glorot_uniform"):
+    with pytest.raises(ValueError, match=r"unknown initializer .*glorot_uniform"):
         initializers.get(unknown)
 
 

@@ -12,7 +12,7 @@ from merlin_embeddings import compat, native
 from merlin_embeddings.optimizers import constraints, plain
 from merlin_embeddings.optimizers.clipping import Gradient, as_tensors, clip, scaled
 from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
-from merlin_embeddings.tables import table_of
+from merlin_embeddings.tables import overwrite, table_of
 
 Pair = tuple[Gradient, "keras.Variable"]
 
@@ -194,6 +194,32 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         self._state.undecayed = {_key(variable) for variable in var_list or ()}
         self._state.undecayed_names = re.compile("|".join(var_names)) if var_names else None
 
+    def load_own_variables(self, store: Any) -> None:
+        """Reads the state from a weights file; slots of tables go into the memory they have.
+
+        Args:
+            store: variables by their number, as `save_own_variables` wrote them.
+
+        As with Keras, a file with another number of variables is a warning, not an error: weights
+        are often loaded before the optimizer is built.
+
+        Raises:
+            ValueError: a slot of a table has another shape in the file.
+        """
+        variables = self.variables
+        if len(store.keys()) != len(variables):
+            super().load_own_variables(store)
+            return
+        of_tables = self._slots_of_tables()
+        for index, variable in enumerate(variables):
+            values = store[str(index)]
+            if _key(variable) in of_tables:
+                overwrite(variable, values, f"{self.name}: slot '{variable.name}'")
+            else:
+                variable.assign(values)
+        for table in filter(None, map(table_of, self._state.variables)):
+            table.changes.lose()
+
     # One step
 
     def _update(self, pairs: Sequence[Pair]) -> None:
@@ -271,6 +297,14 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             dtype=slot_dtype(variable),
             name=name,
         )
+
+    def _slots_of_tables(self) -> set:
+        return {
+            _key(slot)
+            for variable in self._state.variables
+            if table_of(variable) is not None
+            for slot in self._state.slots[_key(variable)]
+        }
 
     def _flags(self, variable: tf.Variable) -> tf.Variable:
         """What the native update marks rows in; nobody reads it for variables without a table."""

@@ -42,7 +42,7 @@ class SlotSpec(NamedTuple):
         """
 
         def initial_values(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-            if len(variable.shape) != 2:
+            if len(variable.shape) != 2 or tf.as_dtype(dtype) != tf.float32:
                 return tf.fill(shape, tf.cast(self.fill, dtype))
             dim = 1 if self.per_row else shape[1]
             values = native.initial_table(

@@ -7,6 +7,7 @@ from merlin_embeddings.tables.changes import Changes, Mark
 from merlin_embeddings.tables.dense import DenseTable, Slot, table_of
 from merlin_embeddings.tables.entries import Entries
 from merlin_embeddings.tables.lookup import Request, lookup
+from merlin_embeddings.tables.overwrite import overwrite
 
 __all__ = [
     "Changes",
@@ -17,6 +18,7 @@ __all__ = [
     "Slot",
     "build",
     "lookup",
+    "overwrite",
     "table_of",
 ]
 

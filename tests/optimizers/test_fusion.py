@@ -47,10 +47,8 @@ def ops_that_ran(model, folder):
         for event in tf.compat.v1.train.summary_iterator(str(path)):
             for value in event.summary.value:
                 record = tf.compat.v1.RunMetadata.FromString(value.tensor.string_val[0])
-                # The train step runs several times, its graph is recorded anew each time.
                 for graph in record.function_graphs:
-                    own = collections.Counter(n.op for n in graph.post_optimization_graph.node)
-                    counts |= own
+                    counts.update(node.op for node in graph.post_optimization_graph.node)
     return counts
 
 

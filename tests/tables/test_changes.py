@@ -116,7 +116,7 @@ def test_constrained_rows_are_seen(make_table):
 
 def test_marks_of_other_tables_are_refused(tracked, make_table):
     table, _ = tracked
-    with pytest.raises(ValueError, match="table 'item': since=.* is no mark of this table"):
+    with pytest.raises(ValueError, match=r"table 'item': since=.* is no mark of this table"):
         table.entries(since=make_table(name="user").mark())
     with pytest.raises(ValueError, match="since=3 is no mark"):
         table.entries(since=3)

@@ -187,7 +187,7 @@ def test_single_rows_of_a_keras_initializer_cannot_be_reset(make_table):
     table = make_table(initializer=keras.initializers.Orthogonal(seed=1))
     before = table.variable.numpy()
     np.testing.assert_allclose(before.T @ before, np.eye(4), atol=1e-5)
-    with pytest.raises(ValueError, match="table 'item': its initializer .*Orthogonal"):
+    with pytest.raises(ValueError, match=r"table 'item': its initializer .*Orthogonal"):
         table.reset([1])
     np.testing.assert_array_equal(table.variable.numpy(), before)
 

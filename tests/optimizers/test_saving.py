@@ -1,0 +1,141 @@
+"""Configs and saved state: a loaded model trains on as if nothing had happened."""
+
+import copy
+
+import numpy as np
+import pytest
+from tensorflow import keras
+
+import merlin_embeddings as me
+
+opt = me.optimizers
+
+OPTIMIZERS = {
+    "sgd": lambda: opt.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adagrad": lambda: opt.Adagrad(
+        keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.9), initial_accumulator_value=0.3
+    ),
+    "rowwise_adagrad": lambda: opt.RowwiseAdagrad(0.1, clipnorm=0.5),
+    "adam": lambda: opt.Adam(0.1, beta_1=0.8, global_clipnorm=0.5, loss_scale_factor=4.0),
+    "split": lambda: opt.Split(
+        dense=keras.optimizers.Adam(0.1),
+        embeddings=opt.RowwiseAdagrad(0.1),
+        overrides={"user": opt.Adam(0.05)},
+    ),
+    "loss_scale": lambda: keras.optimizers.LossScaleOptimizer(opt.Adam(0.1), initial_scale=8.0),
+    "loss_scale_of_split": lambda: keras.optimizers.LossScaleOptimizer(
+        opt.Split(keras.optimizers.Adam(0.1), opt.Adagrad(0.1))
+    ),
+}
+
+
+def model_of(optimizer):
+    item = me.TableConfig("item", 40, 4, seed=1)
+    user = me.TableConfig("user", 20, 4, seed=2)
+    features = {
+        "i": me.FeatureConfig("i", item, combiner="sum"),
+        "h": me.FeatureConfig("h", item),
+        "u": me.FeatureConfig("u", user),
+    }
+    inputs = {name: keras.Input((2,), dtype="int64", name=name) for name in "ihu"}
+    vectors = me.layers.Embeddings(features)(inputs)
+    joined = keras.layers.Concatenate()([vectors[name] for name in "ihu"])
+    outputs = keras.layers.Dense(1, kernel_initializer="ones")(joined)
+    model = keras.Model(inputs, outputs)
+    model.compile(optimizer, "mse")
+    return model
+
+
+def train(model, seed):
+    rng = np.random.default_rng(seed)
+    x = {name: rng.integers(0, 20, (48, 2)) for name in "ihu"}
+    model.fit(x, rng.normal(size=(48, 1)), batch_size=16, shuffle=False, verbose=0)
+
+
+def state(model):
+    return [v.numpy() for v in [*model.weights, *model.optimizer.variables]]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_loaded_model_trains_on_bit_by_bit(name, tmp_path):
+    model = model_of(OPTIMIZERS[name]())
+    train(model, 0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    saved = state(model)
+    for value, again in zip(saved, state(loaded), strict=True):
+        np.testing.assert_array_equal(again, value)
+    for either in (model, loaded):
+        train(either, 1)
+    assert any((value != after).any() for value, after in zip(saved, state(model), strict=True))
+    for value, again in zip(state(model), state(loaded), strict=True):
+        np.testing.assert_array_equal(again, value)
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if "loss_scale" not in name])
+def test_config_round_trip(name):
+    config = keras.optimizers.serialize(OPTIMIZERS[name]())
+    again = keras.optimizers.deserialize(copy.deepcopy(config))
+    assert keras.optimizers.serialize(again) == config
+
+
+def test_loaded_state_marks_all_rows(tmp_path):
+    model = model_of(opt.Adam(0.1))
+    train(model, 0)
+    model.save_weights(tmp_path / "model.weights.h5")
+    table = me.tables.table_of(model.trainable_variables[0])
+    mark = table.mark()
+    train(model, 1)
+    assert 0 < sum(len(part) for part in table.entries(since=mark)) <= 20
+    model.load_weights(tmp_path / "model.weights.h5")
+    assert sum(len(part) for part in table.entries(since=mark)) == table.rows
+
+
+def test_loading_keeps_the_slots_where_they_are(tmp_path):
+    model = model_of(opt.Adam(0.1))
+    train(model, 0)
+    model.save_weights(tmp_path / "model.weights.h5")
+    table = me.tables.table_of(model.trainable_variables[0])
+
+    def addresses():
+        variables = [table.variable, *(slot.variable for slot in table.slots.values())]
+        return [int(me.native.buffer_address(variable.value)) for variable in variables]
+
+    before = addresses()
+    model.load_weights(tmp_path / "model.weights.h5")
+    assert addresses() == before
+
+
+def test_state_of_another_optimizer_is_left_out(lookups):
+    adam, rowwise = opt.Adam(0.1), opt.RowwiseAdagrad(0.1)
+    variables = lookups({"item": (3, 2)}, [("item", "sum")]).trainable_variables
+    store = {}
+    adam.build(variables)
+    rowwise.build(variables)
+    adam.save_own_variables(store)
+    before = [v.numpy() for v in rowwise.variables]
+    with pytest.warns(UserWarning, match="has 3 variables whereas the saved optimizer has 4"):
+        rowwise.load_own_variables(store)
+    for variable, value in zip(rowwise.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_slots_of_another_table_are_refused(lookups):
+    stores = []
+    for rows in (3, 5):
+        optimizer = opt.Adagrad(0.1)
+        optimizer.build(lookups({"item": (rows, 2)}, [("item", "sum")]).trainable_variables)
+        stores.append({})
+        optimizer.save_own_variables(stores[-1])
+    with pytest.raises(ValueError, match=r"accumulator.* has shape \[5, 2\], .* have \[3, 2\]"):
+        optimizer.load_own_variables(stores[0])
+
+
+def test_a_second_compile_replaces_the_slots():
+    model = model_of(opt.Adam(0.1))
+    train(model, 0)
+    table = me.tables.table_of(model.trainable_variables[0])
+    assert sorted(table.slots) == ["momentum", "velocity"]
+    model.compile(opt.RowwiseAdagrad(0.1), "mse")
+    train(model, 0)
+    assert sorted(table.slots) == ["accumulator"]
