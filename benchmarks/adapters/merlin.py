@@ -44,18 +44,17 @@ class Adapter(base.Adapter):
         self.dim = dim
         self.names = [f"f{t}" for t in range(tables)]
         self.layer = me.layers.Embeddings(
-            [
-                me.FeatureConfig(
+            {
+                name: me.FeatureConfig(
                     name,
                     me.TableConfig(f"t{t}", vocabulary_size=rows, embedding_dim=dim),
                     combiner="sum",
                 )
                 for t, name in enumerate(self.names)
-            ]
+            }
         )
-        self._lookup([runtime.tf.zeros((1,), runtime.tf.int64)] * tables)
-        weights = {weight.name: weight for weight in self.layer.trainable_variables}
-        self.variables = [weights[f"t{t}"] for t in range(tables)]
+        self.layer.build()
+        self.variables = [self.layer.tables[f"t{t}"].variable for t in range(tables)]
 
     def _lookup(self, batch):
         outputs = self.layer(dict(zip(self.names, batch, strict=True)))
