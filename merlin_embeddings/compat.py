@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 
-def raw_variable(variable) -> tf.Variable:
+def raw_variable(variable: Any) -> tf.Variable:
     """The ``tf.Variable`` behind a Keras 3 variable; a ``tf.Variable`` itself otherwise.
 
     Keras 3 wraps variables and gives the ``tf.Variable`` as ``.value`` (for one made with

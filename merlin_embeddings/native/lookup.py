@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -91,7 +92,12 @@ def take(inputs: Sequence[tf.Tensor], *counts: int) -> list[list[tf.Tensor]]:
     return lists
 
 
-def group(lines, row_splits, weights, attributes):
+def group(
+    lines: Sequence[tf.Tensor],
+    row_splits: Sequence[tf.Tensor],
+    weights: Sequence[tf.Tensor],
+    attributes: dict,
+) -> Any:
     """Distinct rows, offsets and sources of each table (see ``Groups`` in ops/core/types.h)."""
     return ops.merlin_group(
         lines=lines,
@@ -102,7 +108,7 @@ def group(lines, row_splits, weights, attributes):
     )
 
 
-def _dense(gradient, like: tf.Tensor) -> tf.Tensor:
+def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, like: tf.Tensor) -> tf.Tensor:
     """A pooled vector's gradient [B, D] from what TensorFlow hands over."""
     if gradient is None:
         return tf.zeros_like(like)
@@ -114,7 +120,7 @@ def _dense(gradient, like: tf.Tensor) -> tf.Tensor:
 
 
 @tf.RegisterGradient("Merlin>Lookup")
-def _lookup_gradient(op: tf.Operation, *output_gradients):
+def _lookup_gradient(op: tf.Operation, *output_gradients: Any) -> list:
     attributes = attributes_of(op)
     features, tables = op.get_attr("F"), op.get_attr("T")
     handles, lines, row_splits, weights = take(

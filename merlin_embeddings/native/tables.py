@@ -10,7 +10,7 @@ from merlin_embeddings.native.library import ops
 def initial_table(
     rows: int,
     dim: int,
-    dtype,
+    dtype: tf.DType,
     kind: str,
     params: tuple[float, float],
     seed: int,
@@ -37,7 +37,7 @@ def initial_table(
 def initial_rows(
     keys: tf.Tensor,
     dim: int,
-    dtype,
+    dtype: tf.DType,
     kind: str,
     params: tuple[float, float],
     seed: int,
@@ -61,11 +61,14 @@ def to_huge_pages(values: tf.Tensor) -> tf.Tensor:
     return ops.merlin_to_huge_pages(values=values)
 
 
-def write_rows(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, name: str = "table"):
+def write_rows(
+    variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, name: str = "table"
+) -> tf.Operation | None:
     """Writes ``values`` [N, ...] into ``rows`` [N] int64 of ``variable`` in place.
 
     A buffer that somebody else holds is copied first. All rows are checked before one is written;
-    InvalidArgumentError speaks of ``name``.
+    InvalidArgumentError speaks of ``name``. Returns the
+    operation, None in eager mode.
     """
     return ops.merlin_write_rows(table=variable.handle, rows=rows, values=values, label=name)
 

@@ -95,15 +95,15 @@ def sources(slices: tf.IndexedSlices) -> list[Source] | None:
 def update(rule: str, hyper: tf.Tensor, updates: Sequence[TableUpdate]) -> list[tf.Operation]:
     """Applies ``rule`` to the rows that ``updates`` have gradients for, in place.
 
-    All tables that one untouched lookup serves go into one op, which takes over the lookup's groups;
-    all others go into one more, which is given groups of its own.
+    All tables that one untouched lookup serves go into one op, which takes over the lookup's
+    groups; all others go into one more, which is given groups of its own.
 
     Args:
         rule: ``"sgd"``, ``"momentum"``, ``"adagrad"``, ``"rowwise_adagrad"`` or ``"adam"``.
         hyper: float32 vector: learning rate, weight decay, gradient scale, then the rule's own (see
             ops/core/rules.h).
     """
-    untouched: dict[tf.Operation, list[tuple[TableUpdate, int]]] = {}
+    untouched: dict[str, list[tuple[TableUpdate, Source]]] = {}
     regrouped: list[tuple[TableUpdate, _Features]] = []
     for one in updates:
         found = sources(one.gradient)
@@ -121,7 +121,7 @@ def update(rule: str, hyper: tf.Tensor, updates: Sequence[TableUpdate]) -> list[
 
 
 def coalesce(slices: tf.IndexedSlices) -> tf.IndexedSlices:
-    """The same gradient with distinct, ascending rows; a lookup's own gradient comes back as it is."""
+    """The same gradient with distinct, ascending rows; a lookup's own comes back as it is."""
     found = sources(slices)
     if found is not None and len(found) == 1:
         return slices
@@ -217,7 +217,9 @@ def _variables(updates: Sequence[TableUpdate]) -> dict:
     )
 
 
-def _update_untouched(rule, hyper, of_one_op: list[tuple[TableUpdate, Source]]) -> tf.Operation:
+def _update_untouched(
+    rule: str, hyper: tf.Tensor, of_one_op: list[tuple[TableUpdate, Source]]
+) -> tf.Operation:
     op = of_one_op[0][1].op
     names = "gradients", "lines", "row_splits", "weights", "winners", "rows", "offsets", "sources"
     return ops.merlin_update(
@@ -230,7 +232,9 @@ def _update_untouched(rule, hyper, of_one_op: list[tuple[TableUpdate, Source]]) 
     )
 
 
-def _update_regrouped(rule, hyper, parts: list[tuple[TableUpdate, _Features]]) -> tf.Operation:
+def _update_regrouped(
+    rule: str, hyper: tf.Tensor, parts: list[tuple[TableUpdate, _Features]]
+) -> tf.Operation:
     updates = [one for one, _ in parts]
     features = sum((f for _, f in parts[1:]), start=parts[0][1])
     table_of = [table for table, (_, own) in enumerate(parts) for _ in own.lines]

@@ -4,13 +4,13 @@
 
 #include "kernels.h"
 
-#define MERLIN_DECLARE(isa)                                                   \
-  namespace isa {                                                             \
-  int64_t lookup(const LookupTask&, int64_t, int64_t);                        \
-  void values(const TableGradient&, float*, int64_t, int64_t);                \
-  void update(const UpdateTask&, int64_t, int64_t);                           \
-  void weight_gradient(const WeightGradientTask&, int64_t, int64_t);          \
-  void initialize(const InitializeTask&, int64_t, int64_t);                   \
+#define MERLIN_DECLARE(isa)                                                        \
+  namespace isa {                                                                  \
+  int64_t lookup(const LookupTask&, int64_t, int64_t);                             \
+  void values(const TableGradient&, float*, int64_t, int64_t);                     \
+  void update(const UpdateTask&, int64_t, int64_t);                                \
+  void weight_gradient(const WeightGradientTask&, int64_t, int64_t);               \
+  void initialize(const InitializeTask&, int64_t, int64_t);                        \
   constexpr Kernels kKernels{lookup, values, update, weight_gradient, initialize}; \
   }
 

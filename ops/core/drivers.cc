@@ -70,7 +70,8 @@ BadLine lookup(const std::vector<LookupTask>& tasks, const Parallel& parallel) {
   std::vector<Piece> pieces;
   for (size_t t = 0; t < tasks.size(); ++t) {
     const Pooling& p = tasks[t].pooling;
-    const int64_t count = piece_count((p.lookups + p.bags) * tasks[t].table.dim, parallel.threads());
+    const int64_t count =
+        piece_count((p.lookups + p.bags) * tasks[t].table.dim, parallel.threads());
     cut(&pieces, t, p.bags, count, [&](int64_t bag) { return p.begin(bag) + bag; });
   }
   std::vector<int64_t> bad(pieces.size());

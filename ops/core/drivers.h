@@ -1,5 +1,5 @@
-// A step's work on many tables, cut into pieces for threads. Pieces follow each other table by table:
-// all threads are on one table at a time, which the last-level cache may hold.
+// A step's work on many tables, cut into pieces for threads. Pieces follow each other table by
+// table: all threads are on one table at a time, which the last-level cache may hold.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct BadLine {
   int64_t position = -1;
 };
 
-// Pools every bag of every task. Lookups of lines outside their table are left out; the first of them
-// is returned.
+// Pools every bag of every task. Lookups of lines outside their table are left out; the first of
+// them is returned.
 BadLine lookup(const std::vector<LookupTask>& tasks, const Parallel& parallel);
 
 void weight_gradients(const std::vector<WeightGradientTask>& tasks, const Parallel& parallel);

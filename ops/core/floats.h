@@ -12,8 +12,8 @@
 namespace merlin {
 namespace MERLIN_ISA {
 
-// One cache line of float32. The compiler lowers it to what the instruction set has, which keeps the
-// order of sums the same everywhere.
+// One cache line of float32. The compiler lowers it to what the instruction set has, which keeps
+// the order of sums the same everywhere.
 typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t LaneBits __attribute__((vector_size(64)));
 typedef int32_t LaneInts __attribute__((vector_size(64), aligned(4), may_alias));

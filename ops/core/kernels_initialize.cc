@@ -17,8 +17,8 @@ MERLIN_INLINE uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 32 random bits of a column, from the 64 of its row: a Weyl step, then MurmurHash3's finalizer with
-// the upper half of the row in the middle.
+// 32 random bits of a column, from the 64 of its row: a Weyl step, then MurmurHash3's finalizer
+// with the upper half of the row in the middle.
 MERLIN_INLINE uint32_t column_bits(uint64_t row, uint32_t column) {
   uint32_t x = static_cast<uint32_t>(row) + column * 0x9e3779b9u;
   x = (x ^ (x >> 16)) * 0x85ebca6bu;

@@ -27,8 +27,7 @@ int64_t pool(const LookupTask& t, int64_t begin, int64_t end) {
   const int64_t stop = p.begin(end);
   int64_t bad = -1, i = p.begin(begin);
   for (int64_t j = i; j < i + ahead && j < stop; ++j)
-    if (static_cast<uint64_t>(p.lines[j]) < rows)
-      prefetch<false>(data + p.lines[j] * dim, bytes);
+    if (static_cast<uint64_t>(p.lines[j]) < rows) prefetch<false>(data + p.lines[j] * dim, bytes);
   for (int64_t bag = begin; bag < end; ++bag) {
     float* out = t.pooled + bag * dim;
     Lanes sum[K > 0 ? K : 1] = {};
@@ -125,8 +124,8 @@ int64_t pool_any(const LookupTask& t, int64_t begin, int64_t end) {
   }
 }
 
-// With dot_n = <gradient of the bag, row_n>: sum gives dot_n; mean (dot_n - sum(w dot)/sum(w)) / sum(w);
-// sqrtn, with r = sqrt(sum(w^2)), dot_n / r - w_n sum(w dot) / r^3.
+// With dot_n = <gradient of the bag, row_n>: sum gives dot_n; mean (dot_n - sum(w dot)/sum(w)) /
+// sum(w); sqrtn, with r = sqrt(sum(w^2)), dot_n / r - w_n sum(w dot) / r^3.
 template <class F>
 void weight_gradient_of(const WeightGradientTask& t, int64_t begin, int64_t end) {
   using Storage = typename F::Storage;

@@ -27,8 +27,8 @@ MERLIN_INLINE Part part(const TableGradient& t, uint32_t source, int64_t dim) {
   return {&f, f.pooled + bag * dim, static_cast<int32_t>(place), factor};
 }
 
-// Sums the gradient of distinct row u into `sum` [D], in the order of its sources. `Simple` means one
-// feature, whose lookups all have factor 1.
+// Sums the gradient of distinct row u into `sum` [D], in the order of its sources. `Simple` means
+// one feature, whose lookups all have factor 1.
 template <int K, bool Simple>
 MERLIN_INLINE void sum_row(const TableGradient& t, int64_t u, int64_t last_source, float* sum) {
   const int64_t dim = columns<K>(t.dim);
@@ -53,8 +53,7 @@ MERLIN_INLINE void sum_row(const TableGradient& t, int64_t u, int64_t last_sourc
         for (int64_t d = 0; d < dim; ++d)
           into[d] += winners[d] == p.position ? p.gradient[d] * p.factor : 0;
       } else if constexpr (K > 0) {
-        for (int k = 0; k < K; ++k)
-          lanes[k] += Float32::widen(p.gradient + k * kLanes) * p.factor;
+        for (int k = 0; k < K; ++k) lanes[k] += Float32::widen(p.gradient + k * kLanes) * p.factor;
       } else {
         for (int64_t d = 0; d < dim; ++d) sum[d] += p.gradient[d] * p.factor;
       }
@@ -76,8 +75,9 @@ void values_of(const TableGradient& t, float* values, int64_t begin, int64_t end
 
 // The rule on one row of float32 weights; all pointers are of that row.
 template <class Rule, int K>
-MERLIN_INLINE void apply(const Rule& rule, float decay, int64_t dim, const float* __restrict gradient,
-                         float* __restrict weights, float* const* slots) {
+MERLIN_INLINE void apply(const Rule& rule, float decay, int64_t dim,
+                         const float* __restrict gradient, float* __restrict weights,
+                         float* const* slots) {
   dim = columns<K>(dim);
   float step = 0;
   if constexpr (Rule::kRowSlots > 0)
@@ -96,7 +96,7 @@ MERLIN_INLINE void apply(const Rule& rule, float decay, int64_t dim, const float
     }
   } else {
     static_assert(Rule::kElementSlots == 2, "kMaxSlots");
-    float *__restrict slot_0 = slots[0], *__restrict slot_1 = slots[1];
+    float* __restrict slot_0 = slots[0], * __restrict slot_1 = slots[1];
     for (int64_t d = 0; d < dim; ++d) {
       float s[2] = {slot_0[d], slot_1[d]};
       rule.element(gradient[d], step, weights[d], s);
@@ -114,7 +114,8 @@ void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
   using Storage = typename F::Storage;
   constexpr bool kInPlace = sizeof(Storage) == 4;
   const Rule rule(t.common, t.hyper);
-  const float decay = t.common.weight_decay * t.common.learning_rate, scale = t.common.gradient_scale;
+  const float decay = t.common.weight_decay * t.common.learning_rate,
+              scale = t.common.gradient_scale;
   const int64_t dim = columns<K>(t.table.dim), bytes = dim * sizeof(Storage);
   const int64_t ahead = rows_ahead<K>(dim, sizeof(Storage) + 4 * Rule::kElementSlots);
   Storage* data = static_cast<Storage*>(t.table.data);
@@ -127,7 +128,8 @@ void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
     if (u + ahead < end) {
       const int64_t next = rows[u + ahead];
       prefetch<true>(data + next * dim, bytes);
-      for (int s = 0; s < Rule::kElementSlots; ++s) prefetch<true>(t.slots[s] + next * dim, dim * 4);
+      for (int s = 0; s < Rule::kElementSlots; ++s)
+        prefetch<true>(t.slots[s] + next * dim, dim * 4);
       for (int s = 0; s < Rule::kRowSlots; ++s)
         prefetch<true>(t.slots[Rule::kElementSlots + s] + next, 4);
     }

@@ -13,8 +13,8 @@ class Parallel {
   // The number of threads that run() may use, at least 1.
   virtual int threads() const = 0;
 
-  // Calls task(0) ... task(tasks - 1), each once, on any thread, started in that order; returns when
-  // all have ended.
+  // Calls task(0) ... task(tasks - 1), each once, on any thread, started in that order; returns
+  // when all have ended.
   virtual void run(int64_t tasks, const std::function<void(int64_t)>& task) const = 0;
 };
 

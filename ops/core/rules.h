@@ -1,6 +1,6 @@
 // The optimizers' rules: what happens to one row, element by element, when its summed gradient has
-// come. A rule is a small struct made from the hyper-parameters; the driver in kernels_update.cc (and
-// its CUDA twin) walks the rows. A rule has
+// come. A rule is a small struct made from the hyper-parameters; the driver in kernels_update.cc
+// (and its CUDA twin) walks the rows. A rule has
 //   kElementSlots  slots of shape [R, D], handed to element() in order
 //   kRowSlots      slots of shape [R], handed to row() before the elements, with mean(gradient^2)
 //   element(gradient, step, weight, slots): one weight and its slots; `step` is what row() returned
@@ -18,8 +18,8 @@ namespace merlin {
 
 constexpr int kMaxSlots = 2;
 
-// What every rule takes first. Decay is decoupled (Loshchilov and Hutter, 2019) and acts on the rows
-// seen: weight -= weight * learning_rate * weight_decay.
+// What every rule takes first. Decay is decoupled (Loshchilov and Hutter, 2019) and acts on the
+// rows seen: weight -= weight * learning_rate * weight_decay.
 struct CommonHyper {
   float learning_rate, weight_decay, gradient_scale;
   static constexpr int kSize = 3;

@@ -12,7 +12,9 @@ namespace merlin {
 
 enum class DType : int32_t { kFloat32, kBfloat16, kFloat16 };
 
-MERLIN_ALWAYS_INLINE constexpr int64_t size_of(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+MERLIN_ALWAYS_INLINE constexpr int64_t size_of(DType dtype) {
+  return dtype == DType::kFloat32 ? 4 : 2;
+}
 
 // No combiner is a sum over bags of one lookup each.
 enum class Combiner : int32_t { kSum, kMean, kSqrtN, kMax };
@@ -41,7 +43,9 @@ struct Pooling {
   int64_t hotness;
   Combiner combiner;
 
-  MERLIN_ALWAYS_INLINE int64_t begin(int64_t bag) const { return row_splits ? row_splits[bag] : bag * hotness; }
+  MERLIN_ALWAYS_INLINE int64_t begin(int64_t bag) const {
+    return row_splits ? row_splits[bag] : bag * hotness;
+  }
 };
 
 // The lookups of one table in a step, grouped by row. A source names a feature of the table (high

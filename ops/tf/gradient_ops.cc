@@ -29,7 +29,8 @@ class ValuesOp final : public tensorflow::OpKernel {
     for (int t = 0; t < attrs_.tables(); ++t) {
       const TableGradient& gradient = gradients.table(t);
       Tensor* tensor = nullptr;
-      OP_REQUIRES_OK(ctx, out.allocate(t, TensorShape({gradient.groups.size, gradient.dim}), &tensor));
+      OP_REQUIRES_OK(ctx,
+                     out.allocate(t, TensorShape({gradient.groups.size, gradient.dim}), &tensor));
       tasks.push_back({gradient, tensor->flat<float>().data()});
     }
     values(tasks, ThreadPool(ctx));
@@ -40,17 +41,16 @@ class ValuesOp final : public tensorflow::OpKernel {
 };
 
 REGISTER_OP("Merlin>Values")
-    .MERLIN_GRADIENT_INPUTS
-    .Output("values: T * float")
-    .MERLIN_POOLING_ATTRS
-    .Attr("X: int >= 0")
+    .MERLIN_GRADIENT_INPUTS.Output("values: T * float")
+    .MERLIN_POOLING_ATTRS.Attr("X: int >= 0")
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       std::vector<int> table_of;
       int features, tables;
       MERLIN_RETURN_IF_ERROR(c->GetAttr("F", &features));
       MERLIN_RETURN_IF_ERROR(c->GetAttr("T", &tables));
       MERLIN_RETURN_IF_ERROR(c->GetAttr("table_of", &table_of));
-      for (int t = 0; t < tables; ++t) c->set_output(t, c->Matrix(c->UnknownDim(), c->UnknownDim()));
+      for (int t = 0; t < tables; ++t)
+        c->set_output(t, c->Matrix(c->UnknownDim(), c->UnknownDim()));
       for (int f = 0; f < features; ++f)
         if (c->RankKnown(c->input(f)) && c->Rank(c->input(f)) == 2)
           c->set_output(table_of[f], c->Matrix(c->UnknownDim(), c->Dim(c->input(f), 1)));
@@ -106,8 +106,7 @@ REGISTER_OP("Merlin>WeightGradient")
     .Input("row_splits: F * int64")
     .Input("weights: W * float")
     .Output("weight_gradients: W * float")
-    .MERLIN_POOLING_ATTRS
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+    .MERLIN_POOLING_ATTRS.SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       for (int w = 0; w < c->num_outputs(); ++w)
         c->set_output(w, c->input(c->num_inputs() - c->num_outputs() + w));
       return Ok();

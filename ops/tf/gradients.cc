@@ -52,7 +52,8 @@ Status Gradients::Read(OpKernelContext* ctx, const PoolingAttrs& attrs) {
     table.feature_count = features_[t].size();
     table.shift = source_shift(table.feature_count);
     if (offsets[t].NumElements() != rows[t].NumElements() + 1)
-      return InvalidArgument(attrs.name(attrs.features_of(t).front()), ": groups don't fit together");
+      return InvalidArgument(attrs.name(attrs.features_of(t).front()),
+                             ": groups don't fit together");
     table.groups = {rows[t].flat<int64_t>().data(), offsets[t].flat<int32_t>().data(),
                     reinterpret_cast<const uint32_t*>(sources[t].flat<int32_t>().data()),
                     rows[t].NumElements()};

@@ -8,14 +8,14 @@
 #include "core/drivers.h"
 #include "tf/poolings.h"
 
-#define MERLIN_GRADIENT_INPUTS         \
-  Input("gradients: F * float")        \
-      .Input("lines: F * int64")       \
-      .Input("row_splits: F * int64")  \
-      .Input("weights: W * float")     \
-      .Input("winners: X * int32")     \
-      .Input("rows: T * int64")        \
-      .Input("offsets: T * int32")     \
+#define MERLIN_GRADIENT_INPUTS        \
+  Input("gradients: F * float")       \
+      .Input("lines: F * int64")      \
+      .Input("row_splits: F * int64") \
+      .Input("weights: W * float")    \
+      .Input("winners: X * int32")    \
+      .Input("rows: T * int64")       \
+      .Input("offsets: T * int32")    \
       .Input("sources: T * int32")
 
 namespace merlin {

@@ -82,8 +82,7 @@ REGISTER_OP("Merlin>Group")
     .Output("rows: T * int64")
     .Output("offsets: T * int32")
     .Output("sources: T * int32")
-    .MERLIN_POOLING_ATTRS
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+    .MERLIN_POOLING_ATTRS.SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Vector(c->UnknownDim()));
       return Ok();
     });

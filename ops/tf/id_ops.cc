@@ -31,9 +31,8 @@ void ForPieces(OpKernelContext* ctx, const OpInputList& ids, const Work& work) {
   for (int f = 0; f < ids.size(); ++f)
     for (int64_t i = 0, n = ids[f].NumElements(); i < n; i += kIdsAPiece)
       pieces.push_back({f, i, std::min(n, i + kIdsAPiece)});
-  ThreadPool(ctx).run(pieces.size(), [&](int64_t p) {
-    work(pieces[p].feature, pieces[p].begin, pieces[p].end);
-  });
+  ThreadPool(ctx).run(pieces.size(),
+                      [&](int64_t p) { work(pieces[p].feature, pieces[p].begin, pieces[p].end); });
 }
 
 tensorflow::Status SameShapes(InferenceContext* c) {

@@ -86,11 +86,11 @@ class LookupOp final : public tensorflow::OpKernel {
     const BadLine bad = lookup(tasks, ThreadPool(ctx));
     OP_REQUIRES(
         ctx, bad.task < 0,
-        InvalidArgument(attrs_.name(std::max<int64_t>(bad.task, 0)), ": row ",
-                        poolings[std::max<int64_t>(bad.task, 0)].lines[std::max<int64_t>(
-                            bad.position, 0)],
-                        " of lookup ", bad.position, " is outside the table's ",
-                        tasks[std::max<int64_t>(bad.task, 0)].table.rows, " rows"));
+        InvalidArgument(
+            attrs_.name(std::max<int64_t>(bad.task, 0)), ": row ",
+            poolings[std::max<int64_t>(bad.task, 0)].lines[std::max<int64_t>(bad.position, 0)],
+            " of lookup ", bad.position, " is outside the table's ",
+            tasks[std::max<int64_t>(bad.task, 0)].table.rows, " rows"));
   }
 
  private:
@@ -104,8 +104,7 @@ REGISTER_OP("Merlin>Lookup")
     .Input("weights: W * float")
     .Output("pooled: F * float")
     .Output("winners: X * int32")
-    .MERLIN_POOLING_ATTRS
-    .Attr("X: int >= 0")
+    .MERLIN_POOLING_ATTRS.Attr("X: int >= 0")
     .Attr("dims: list(int)")
     .SetIsStateful()
     .SetShapeFn(LookupShape);

@@ -16,15 +16,15 @@
 // table_rows[t] rows of table t
 // hotness[f]    lookups of every bag, or 0: row_splits has them
 // names[f]      how errors speak of the feature
-#define MERLIN_POOLING_ATTRS        \
-  Attr("F: int >= 1")               \
-      .Attr("T: int >= 1")          \
-      .Attr("W: int >= 0")          \
-      .Attr("table_of: list(int)")  \
+#define MERLIN_POOLING_ATTRS                                            \
+  Attr("F: int >= 1")                                                   \
+      .Attr("T: int >= 1")                                              \
+      .Attr("W: int >= 0")                                              \
+      .Attr("table_of: list(int)")                                      \
       .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'max', 'none'})") \
-      .Attr("weighted: list(bool)") \
-      .Attr("hotness: list(int)")   \
-      .Attr("table_rows: list(int)") \
+      .Attr("weighted: list(bool)")                                     \
+      .Attr("hotness: list(int)")                                       \
+      .Attr("table_rows: list(int)")                                    \
       .Attr("names: list(string)")
 
 namespace merlin {

@@ -10,8 +10,8 @@ inline tensorflow::Status Ok() { return tensorflow::Status(); }
 
 }  // namespace merlin
 
-#define MERLIN_RETURN_IF_ERROR(expression)              \
-  do {                                                  \
-    const ::tensorflow::Status status_ = (expression);  \
-    if (!status_.ok()) return status_;                  \
+#define MERLIN_RETURN_IF_ERROR(expression)             \
+  do {                                                 \
+    const ::tensorflow::Status status_ = (expression); \
+    if (!status_.ok()) return status_;                 \
   } while (0)

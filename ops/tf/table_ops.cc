@@ -2,12 +2,12 @@
 #include <cstring>
 
 #include "core/drivers.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/shape_inference.h"
 #include "tf/huge_pages.h"
 #include "tf/status.h"
 #include "tf/thread_pool.h"
 #include "tf/variables.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace merlin {
 namespace {
@@ -84,21 +84,20 @@ class InitialRowsOp final : public InitialOp {
   }
 };
 
-#define MERLIN_INITIAL_ATTRS                                                \
-  Attr("dim: int >= 1")                                                     \
-      .Attr("dtype: {float, bfloat16, half}")                               \
-      .Attr("kind: {'constant', 'uniform', 'normal', 'truncated_normal'}")  \
-      .Attr("first: float")                                                 \
-      .Attr("second: float")                                                \
-      .Attr("seed: int")                                                    \
+#define MERLIN_INITIAL_ATTRS                                               \
+  Attr("dim: int >= 1")                                                    \
+      .Attr("dtype: {float, bfloat16, half}")                              \
+      .Attr("kind: {'constant', 'uniform', 'normal', 'truncated_normal'}") \
+      .Attr("first: float")                                                \
+      .Attr("second: float")                                               \
+      .Attr("seed: int")                                                   \
       .Attr("table: string")
 
 // Stateful, or a table would be folded into the graph as a constant.
 REGISTER_OP("Merlin>InitialTable")
     .Output("values: dtype")
     .Attr("rows: int >= 0")
-    .MERLIN_INITIAL_ATTRS
-    .SetIsStateful()
+    .MERLIN_INITIAL_ATTRS.SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       int64_t rows, dim;
       MERLIN_RETURN_IF_ERROR(c->GetAttr("rows", &rows));
@@ -111,8 +110,7 @@ REGISTER_KERNEL_BUILDER(Name("Merlin>InitialTable").Device(tensorflow::DEVICE_CP
 REGISTER_OP("Merlin>InitialRows")
     .Input("keys: int64")
     .Output("values: dtype")
-    .MERLIN_INITIAL_ATTRS
-    .SetShapeFn([](InferenceContext* c) {
+    .MERLIN_INITIAL_ATTRS.SetShapeFn([](InferenceContext* c) {
       int64_t dim;
       MERLIN_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
       c->set_output(0, c->Matrix(c->NumElements(c->input(0)), dim));
@@ -171,7 +169,8 @@ class WriteRowsOp final : public tensorflow::OpKernel {
     const size_t bytes = values.TotalBytes() / row.size();
     char* to = static_cast<char*>(table->data());
     const char* from = static_cast<const char*>(values.data());
-    for (int64_t i = 0; i < row.size(); ++i) std::memcpy(to + row(i) * bytes, from + i * bytes, bytes);
+    for (int64_t i = 0; i < row.size(); ++i)
+      std::memcpy(to + row(i) * bytes, from + i * bytes, bytes);
   }
 
  private:

@@ -1,11 +1,11 @@
 // Merlin>Update: one optimizer step on the rows that K tables' lookups saw, in place.
 #include <map>
 
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tf/gradients.h"
 #include "tf/status.h"
 #include "tf/thread_pool.h"
 #include "tf/variables.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
 
 namespace merlin {
 namespace {
@@ -107,7 +107,8 @@ class UpdateOp final : public tensorflow::OpKernel {
                                     ? TensorShape({task->table.rows, task->table.dim})
                                     : TensorShape({task->table.rows});
       if (slot->dtype() != tensorflow::DT_FLOAT || slot->shape() != shape)
-        return InvalidArgument(name, ": slot ", s, " is ", tensorflow::DataTypeString(slot->dtype()),
+        return InvalidArgument(name, ": slot ", s, " is ",
+                               tensorflow::DataTypeString(slot->dtype()),
                                slot->shape().DebugString(), ", not float", shape.DebugString());
       task->slots[s] = slot->flat<float>().data();
     }
@@ -131,9 +132,7 @@ REGISTER_OP("Merlin>Update")
     .Input("slots: S * resource")
     .Input("changed: K * resource")
     .Input("hyper: float")
-    .MERLIN_GRADIENT_INPUTS
-    .MERLIN_POOLING_ATTRS
-    .Attr("K: int >= 1")
+    .MERLIN_GRADIENT_INPUTS.MERLIN_POOLING_ATTRS.Attr("K: int >= 1")
     .Attr("S: int >= 0")
     .Attr("X: int >= 0")
     .Attr("rule: string")

@@ -66,8 +66,8 @@ Variables::~Variables() {
 
 Status AsTable(const Tensor& tensor, Table* table) {
   if (tensor.dims() != 2)
-    return tensorflow::errors::InvalidArgument("a table must be a matrix [rows, dim], not of shape ",
-                                               tensor.shape().DebugString());
+    return tensorflow::errors::InvalidArgument(
+        "a table must be a matrix [rows, dim], not of shape ", tensor.shape().DebugString());
   switch (tensor.dtype()) {
     case tensorflow::DT_FLOAT:
       table->dtype = DType::kFloat32;
@@ -79,9 +79,8 @@ Status AsTable(const Tensor& tensor, Table* table) {
       table->dtype = DType::kFloat16;
       break;
     default:
-      return tensorflow::errors::InvalidArgument(
-          "a table is float32, bfloat16 or float16, not ",
-          tensorflow::DataTypeString(tensor.dtype()));
+      return tensorflow::errors::InvalidArgument("a table is float32, bfloat16 or float16, not ",
+                                                 tensorflow::DataTypeString(tensor.dtype()));
   }
   table->data = tensor.data();
   table->rows = tensor.dim_size(0);

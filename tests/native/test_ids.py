@@ -50,5 +50,5 @@ def test_row_splits(rows, extra):
 
 @pytest.mark.parametrize("rows", [[1, 0], [0, 3], [-1]])
 def test_bad_row_ids(rows):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="f: entry .* rows must ascend"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"f: entry .* rows must ascend"):
         native.row_splits(tf.constant(rows, tf.int64), tf.constant(3, tf.int64), "f")

@@ -27,7 +27,7 @@ def test_another_version(folder):
 
 
 def test_no_library(tmp_path):
-    with pytest.raises(ImportError, match="no op library in .*Rebuild"):
+    with pytest.raises(ImportError, match=r"no op library in .*Rebuild"):
         library.check_build(tmp_path, "2.21.0")
 
 
