@@ -9,6 +9,7 @@ PY := $(MAIN)/bin/python
 PY212 := $(TF212)/bin/python
 OPS := merlin_embeddings/_ops
 
+MAKEFLAGS += --no-print-directory
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export TF_ENABLE_ONEDNN_OPTS ?= 0
@@ -97,9 +98,9 @@ example: build
 
 # The closing line of the main run comes last.
 test: build
-	@$(MAKE) --no-print-directory test-core
-	@$(MAKE) --no-print-directory test-tf212
-	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) test-core
+	@$(MAKE) test-tf212
+	@$(MAKE) test-python
 
 test-python: build
 	$(PY) -m pytest

@@ -1,4 +1,4 @@
-"""Prints TensorFlow's version and include folder, then its compiler and linker flags, one a line."""
+"""Prints TensorFlow's version, its include folder and its compiler and linker flags, one a line."""
 
 import tensorflow as tf
 

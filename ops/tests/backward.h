@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "cases.h"
-#include "drivers.h"
-#include "grouping.h"
+#include "core/drivers.h"
+#include "core/grouping.h"
+#include "tests/cases.h"
 
 namespace merlin {
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "kernels.h"
-#include "parallel.h"
-#include "types.h"
+#include "core/kernels.h"
+#include "core/parallel.h"
+#include "core/types.h"
 
 namespace merlin {
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "backward.h"
+#include "tests/backward.h"
 
 namespace merlin {
 namespace {

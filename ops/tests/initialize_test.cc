@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "cases.h"
-#include "drivers.h"
+#include "core/drivers.h"
+#include "tests/cases.h"
 
 namespace merlin {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "backward.h"
+#include "tests/backward.h"
 
 namespace merlin {
 namespace {

@@ -1,6 +1,6 @@
-"""The op library forward, backward and in an update, on the oldest TensorFlow that it is built for.
+"""Forward, backward and update on the oldest TensorFlow that the op library is built for.
 
-These tests run on the newest one too. They stay with ``native``: layers need Keras 3.
+The tests stay with ``native``: layers and optimizers are made for Keras 3.
 """
 
 import numpy as np
