@@ -80,7 +80,7 @@ def _require_finite(initializer: Initializer) -> None:
             raise ValueError(f"{type(initializer).__name__}: {field} must be finite, got {value}")
 
 
-def _require_stddev(initializer: Initializer) -> None:
+def _require_stddev(initializer: "Normal | TruncatedNormal") -> None:
     if initializer.stddev < 0:
         raise ValueError(
             f"{type(initializer).__name__}: stddev must not be negative, got {initializer.stddev}"
@@ -222,7 +222,7 @@ class _FromKeras(Initializer):
         )
 
 
-_BY_NAME = {
+_BY_NAME: dict[str, Callable[[], Initializer]] = {
     "uniform": Uniform,
     "random_uniform": Uniform,
     "normal": Normal,

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from tensorflow import keras
@@ -14,7 +14,7 @@ from merlin_embeddings.optimizers.clipping import Gradient, as_tensors, clip, sc
 from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
 from merlin_embeddings.tables import overwrite, table_of
 
-Pair = tuple[Gradient, "keras.Variable"]
+Pair: TypeAlias = tuple[Gradient, tf.Variable]
 
 
 class _State:
@@ -63,9 +63,6 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             `keras.optimizers.Optimizer` refuses.
     """
 
-    #: The rule's name in the native library.
-    rule: str
-
     def __init__(
         self,
         learning_rate: Any,
@@ -99,6 +96,11 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         self._state = _State()
 
     # What a rule says
+
+    @property
+    def rule(self) -> str:
+        """The rule's name in the native library."""
+        raise NotImplementedError
 
     def slot_specs(self) -> Sequence[SlotSpec]:
         """The slots of the rule, in the order in which the native rule takes them."""
@@ -317,7 +319,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         return flags[_key(variable)]
 
     def _known_variables(
-        self, grads: Sequence[Gradient | None], variables: Sequence[tf.Variable]
+        self, grads: Sequence[Gradient | None], variables: Sequence[tf.Variable] | None
     ) -> list:
         if variables is None:
             if not self.built:

@@ -1,12 +1,13 @@
 """Clipping of gradients, some of which are rows of a table."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from merlin_embeddings import native
 
-Gradient = tf.Tensor | tf.IndexedSlices
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def as_tensors(gradient: Gradient) -> Gradient:

@@ -20,7 +20,7 @@ def require_rowwise(variable: tf.Variable, table: str) -> None:
         ValueError: the constraint's `axis` isn't the columns' (`MaxNorm` and `UnitNorm` of Keras
             have `axis=0` by default, the norm of a column over all rows).
     """
-    constraint = getattr(variable, "constraint", None)
+    constraint: Any = getattr(variable, "constraint", None)
     if not _is_rowwise(constraint):
         raise ValueError(
             f"table '{table}': {type(constraint).__name__}(axis={constraint.axis}) spans all rows, "

@@ -40,8 +40,8 @@ class RowwiseAdagrad(SparseOptimizer):
         >>> table = tf.keras.Variable([[0.0, 0.0], [0.0, 0.0]])
         >>> rows = tf.IndexedSlices([[1.0, 7.0]], [1], [2, 2])
         >>> me.optimizers.RowwiseAdagrad(0.5).apply([rows], [table])
-        >>> table.numpy()[1].round(4).tolist()      # 0.5 * [1, 7] / sqrt((1 + 49) / 2)
-        [-0.1, -0.7]
+        >>> print(table.numpy()[1].round(4))        # 0.5 * [1, 7] / sqrt((1 + 49) / 2)
+        [-0.1 -0.7]
     """
 
     rule = "rowwise_adagrad"

@@ -1,14 +1,14 @@
 """Slots: what a rule keeps for each weight or each row."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from merlin_embeddings import native
 
 # What a rule's step gives: what to subtract from the weights, and the slots' new values.
-Step = tuple[tf.Tensor, Sequence[tf.Tensor]]
+Step: TypeAlias = tuple[tf.Tensor, Sequence[tf.Tensor]]
 
 
 class SlotSpec(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings.optimizers.clipping import Gradient, scaled
+from merlin_embeddings.optimizers.clipping import Gradient, as_tensors, scaled
 from merlin_embeddings.tables import table_of
 
 
@@ -99,7 +99,8 @@ class Split(keras.optimizers.Optimizer):
         if not self.built:
             self.build(variables)
         if self.loss_scale_factor is not None:
-            grads = [g if g is None else scaled(g, 1.0 / self.loss_scale_factor) for g in grads]
+            scale = 1.0 / self.loss_scale_factor
+            grads = [g if g is None else scaled(as_tensors(g), scale) for g in grads]
         if all(gradient is None for gradient in grads):
             raise ValueError("No gradients provided for any variable.")
         parts = dict(self._parts())
@@ -116,7 +117,7 @@ class Split(keras.optimizers.Optimizer):
         for _, part in self._parts():
             part.exclude_from_weight_decay(var_list=var_list, var_names=var_names)
 
-    def finalize_variable_values(self, var_list: Sequence[tf.Variable] | None) -> None:
+    def finalize_variable_values(self, var_list: Sequence[tf.Variable]) -> None:
         variables = list(var_list)
         parts = dict(self._parts())
         for label, positions in self._positions(variables).items():

@@ -61,7 +61,12 @@ class Entries:
         if scores is not None:
             scores = np.asarray(scores)
             _require_rows("scores", scores, len(keys))
-        normal = {"keys": keys, "vectors": vectors, "slots": slots, "scores": scores}
+        normal: dict[str, Any] = {
+            "keys": keys,
+            "vectors": vectors,
+            "slots": slots,
+            "scores": scores,
+        }
         for name, value in {**normal, "erased": erased}.items():
             object.__setattr__(self, name, value)
 

@@ -152,7 +152,7 @@ def rule(request):
     return pairs()[request.param]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rules():
     """(make optimizer, numpy rule) by name."""
     return pairs()

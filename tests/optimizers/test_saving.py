@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
@@ -70,6 +71,22 @@ def test_a_loaded_model_trains_on_bit_by_bit(name, tmp_path):
     assert any((value != after).any() for value, after in zip(saved, state(model), strict=True))
     for value, again in zip(state(model), state(loaded), strict=True):
         np.testing.assert_array_equal(again, value)
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_tensorflow_checkpoints(deferred, tmp_path):
+    model = model_of(OPTIMIZERS["adam"]())
+    train(model, 0)
+    tf.train.Checkpoint(weights=model.weights, optimizer=model.optimizer).save(tmp_path / "c")
+    again = model_of(OPTIMIZERS["adam"]())
+    if not deferred:
+        again.optimizer.build(again.trainable_variables)
+    checkpoint = tf.train.Checkpoint(weights=again.weights, optimizer=again.optimizer)
+    checkpoint.restore(tf.train.latest_checkpoint(tmp_path))
+    for either in (model, again):
+        train(either, 1)
+    for value, other in zip(state(model), state(again), strict=True):
+        np.testing.assert_array_equal(other, value)
 
 
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if "loss_scale" not in name])
