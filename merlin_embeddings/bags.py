@@ -68,6 +68,8 @@ class Bags:
         self.values = _vector("ids", _to_ids(values, name), name)
         self.hotness = hotness
         self._row_splits = None if row_splits is None else _integers("row_splits", row_splits, name)
+        if self._row_splits is not None and self._row_splits.shape[0] == 0:
+            raise ValueError(f"{name}: row_splits is empty; for B bags it has B + 1 entries.")
         self.weights = None if weights is None else _to_weights(weights, self.values, name)
         self.inverse = None if inverse is None else _integers("inverse", inverse, name)
         self.padding_id = _to_padding_id(padding_id, self.strings, name)

@@ -57,7 +57,7 @@ def spec(cls: T) -> T:
     >>> from_plain({'class': 'Hot', 'rows': 4, 'salt': 1}) == Hot(4, salt=1)
     True
     """
-    if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:
+    if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise TypeError(f"A spec is a frozen dataclass; {cls.__name__} isn't one.")
     known = _specs.get(cls.__name__)
     if known is not None and (known.__module__, known.__qualname__) != (
@@ -69,7 +69,7 @@ def spec(cls: T) -> T:
             f"and {cls.__module__}.{cls.__qualname__}. Rename one."
         )
     _specs[cls.__name__] = cls
-    cls.__repr__ = _short_repr
+    cls.__repr__ = _short_repr  # type: ignore[method-assign]
     return cls
 
 
@@ -103,9 +103,10 @@ def to_plain(value: Any) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if _specs.get(type(value).__name__) is type(value):
-        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {_CLASS: type(value).__name__, **fields}
+    if dataclasses.is_dataclass(value) and _specs.get(type(value).__name__) is type(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        plain = {name: to_plain(getattr(value, name)) for name in names}
+        return {_CLASS: type(value).__name__, **plain}
     if isinstance(value, Mapping):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -226,7 +227,10 @@ class TableConfig:
     @property
     def rows(self) -> int:
         """How many rows the table has."""
-        return self.vocabulary_size if self.ids is None else self.ids.rows_of(self.vocabulary_size)
+        if self.ids is not None:
+            return self.ids.rows_of(self.vocabulary_size)
+        assert self.vocabulary_size is not None  # checked when the config was made
+        return self.vocabulary_size
 
     def to_dict(self) -> dict[str, Any]:
         """This config as plain JSON data."""

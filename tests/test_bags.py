@@ -214,6 +214,7 @@ def test_inverse_out_of_range(inverse, graph):
             "'history': bags have either row_splits or a hotness",
         ),
         (lambda: Bags([], hotness=0, name=NAME), ValueError, "hotness=0"),
+        (lambda: Bags([1], np.zeros(0, int), name=NAME), ValueError, "row_splits is empty"),
         (lambda: Bags([1], [0.0, 1.0], name=NAME), TypeError, "row_splits has dtype float32"),
         (lambda: Bags([1], [[0, 1]], name=NAME), ValueError, r"row_splits has shape \(1, 2\)"),
         (

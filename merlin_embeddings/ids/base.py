@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import tensorflow as tf
 
@@ -63,7 +63,7 @@ class PureIdMap(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def assign_each(
-        cls, maps: Sequence[PureIdMap], ids: Sequence[tf.Tensor], names: Sequence[str]
+        cls, maps: Sequence[Self], ids: Sequence[tf.Tensor], names: Sequence[str]
     ) -> list[tf.Tensor]:
         """`maps[i].assign(ids[i], name=names[i])` for all i, in one native call.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Self
 
 import tensorflow as tf
 
@@ -43,7 +44,7 @@ class Identity:
 
     def rows_of(self, vocabulary_size: int | None) -> int:
         """`vocabulary_size`."""
-        if not config.is_row_count(vocabulary_size):
+        if vocabulary_size is None or not config.is_row_count(vocabulary_size):
             raise ValueError(
                 "ids.Identity needs a vocabulary_size, a positive integer, not "
                 f"{vocabulary_size!r}; an open id space needs other ids, such as ids.Modulo(rows)."
@@ -69,7 +70,7 @@ class IdentityMap(PureIdMap):
 
     @classmethod
     def assign_each(
-        cls, maps: Sequence[IdentityMap], ids: Sequence[tf.Tensor], names: Sequence[str]
+        cls, maps: Sequence[Self], ids: Sequence[tf.Tensor], names: Sequence[str]
     ) -> list[tf.Tensor]:
         return native.check_range(
             ids, [m.rows for m in maps], [m.out_of_range for m in maps], names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Self
 
 import tensorflow as tf
 
@@ -60,7 +61,7 @@ class ModuloMap(PureIdMap):
 
     @classmethod
     def assign_each(
-        cls, maps: Sequence[ModuloMap], ids: Sequence[tf.Tensor], names: Sequence[str]
+        cls, maps: Sequence[Self], ids: Sequence[tf.Tensor], names: Sequence[str]
     ) -> list[tf.Tensor]:
         del names  # no id is refused
         return native.modulo(ids, [m.rows for m in maps])

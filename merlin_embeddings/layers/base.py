@@ -43,9 +43,9 @@ class TableLayer(keras.layers.Layer):
 
     def build(self, input_shape: Any = None) -> None:
         """Makes the tables; the shape of the inputs doesn't matter."""
-        if not self.built:
+        if not self.table_set.tables:
             self.table_set.build(self.add_weight)
-            self.built = True
+        self.built = True
 
     def look_up(
         self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool | None

@@ -163,16 +163,17 @@ def output_spec(
 def _output_spec_of_bags(
     tensors: Mapping[str, Any], combiner: str | None, dim: int, dtype: str
 ) -> keras.KerasTensor:
-    values, row_splits, inverse = (tensors.get(k) for k in ("values", "row_splits", "inverse"))
-    flat = row_splits is not None
-    outer = (None, None) if flat else tuple(values.shape)
-    if flat and row_splits.shape[0]:
-        outer = (row_splits.shape[0] - 1, None)
-    if inverse is not None:
-        outer = (inverse.shape[0], *outer[1:])
+    outer: tuple[int | None, ...]
+    if "row_splits" in tensors:
+        splits = tensors["row_splits"].shape[0]
+        outer, ragged = (splits - 1 if splits else None, None), True
+    else:
+        outer, ragged = tuple(tensors["values"].shape), getattr(tensors["values"], "ragged", False)
+    if "inverse" in tensors:
+        outer = (tensors["inverse"].shape[0], *outer[1:])
     if combiner is not None:
         outer = outer[:1]
-    ragged = len(outer) > 1 and (flat or getattr(values, "ragged", False))
+    ragged = ragged and len(outer) > 1
     return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
 
 
