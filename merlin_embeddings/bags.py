@@ -121,7 +121,10 @@ class Bags:
         """`[N]` bool: which values have no vector; all False without a padding_id."""
         if self.padding_id is None:
             return tf.zeros_like(self.values, tf.bool)
-        return tf.equal(self.values, tf.cast(self.padding_id, tf.int64))
+        padding_id = self.padding_id
+        if not isinstance(padding_id, int):
+            padding_id = tf.cast(padding_id, tf.int64)
+        return tf.equal(self.values, padding_id)
 
     def expand(self, bags: Any) -> Any:
         """What belongs to the B bags, `[B, ...]`, for the B' samples, `[B', ...]`."""
