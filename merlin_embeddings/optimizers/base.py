@@ -1,20 +1,29 @@
 """The optimizer base: rows of tables natively in place, everything else with TensorFlow ops."""
 
 import re
-import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat, native
 from merlin_embeddings.optimizers import constraints, plain
-from merlin_embeddings.optimizers.clipping import Gradient, as_tensors, clip, scaled
+from merlin_embeddings.optimizers.clipping import clip
+from merlin_embeddings.optimizers.gradients import (
+    Gradient,
+    Pair,
+    existing,
+    scaled,
+    without_overwritten,
+)
+from merlin_embeddings.optimizers.requirements import (
+    refuse_sweeps,
+    require_keras_3,
+    require_one_replica,
+)
 from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
 from merlin_embeddings.tables import overwrite, table_of
-
-Pair: TypeAlias = tuple[Gradient, tf.Variable]
 
 
 class _State:
@@ -78,7 +87,8 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self._refuse_sweeps(use_ema, gradient_accumulation_steps)
+        require_keras_3(type(self).__name__)
+        refuse_sweeps(type(self).__name__, use_ema, gradient_accumulation_steps)
         if isinstance(learning_rate, int):
             learning_rate = float(learning_rate)
         super().__init__(
@@ -143,7 +153,9 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         """
         if self.built:
             return
-        _require_one_replica()
+        require_one_replica()
+        for variable in variables:
+            constraints.require_rowwise(variable)
         super().build(variables)
         state = self._state
         state.variables = list(variables)
@@ -152,7 +164,6 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             state.slots[_key(variable)] = slots
             table = table_of(variable)
             if table is not None:
-                constraints.require_rowwise(variable, table.name)
                 table.detach()
                 for spec, slot in zip(self.slot_specs(), slots, strict=True):
                     table.attach(spec.name, slot, spec.fill)
@@ -177,7 +188,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             return
         variables = self._known_variables(grads, trainable_variables)
         with tf.name_scope(self.name):
-            pairs = _overwrite(_existing(zip(grads, variables, strict=True)))
+            pairs = without_overwritten(existing(zip(grads, variables, strict=True)))
             if pairs:
                 self._update(pairs)
             self.iterations.assign_add(1)
@@ -279,17 +290,6 @@ class SparseOptimizer(keras.optimizers.Optimizer):
 
     # Parts
 
-    def _refuse_sweeps(self, use_ema: bool, gradient_accumulation_steps: int | None) -> None:
-        asked = [("use_ema", use_ema), ("gradient_accumulation_steps", gradient_accumulation_steps)]
-        for argument, value in asked:
-            if value:
-                raise ValueError(
-                    f"{type(self).__name__}: {argument}={value} would read and write every row of "
-                    "every table in each step. For the rest of the model it works in Split: "
-                    f"Split(dense=keras.optimizers.Adam({argument}={value}), "
-                    f"embeddings={type(self).__name__}(...))"
-                )
-
     def _add_slot(self, variable: tf.Variable, spec: SlotSpec):
         owner = getattr(variable, "path", variable.name).replace("/", "_").replace(":", "_")
         name = f"{owner}_{spec.name}"
@@ -359,39 +359,3 @@ def _is_native(gradient: Gradient, variable: tf.Variable) -> bool:
     return table_of(variable) is not None or (
         tf.as_dtype(variable.dtype) == tf.float32 and gradient.values.dtype == tf.float32
     )
-
-
-def _existing(pairs: Iterable) -> list[Pair]:
-    pairs = list(pairs)
-    existing = [
-        (as_tensors(gradient), variable) for gradient, variable in pairs if gradient is not None
-    ]
-    if not existing:
-        raise ValueError("No gradients provided for any variable.")
-    missing = [variable.name for gradient, variable in pairs if gradient is None]
-    if missing:
-        warnings.warn(
-            f"Gradients do not exist for variables {missing} when minimizing the loss.",
-            stacklevel=3,
-        )
-    return existing
-
-
-def _overwrite(pairs: list[Pair]) -> list[Pair]:
-    """Gives variables that are replaced by their gradient (float8 scales) their new value."""
-    rest = []
-    for gradient, variable in pairs:
-        if getattr(variable, "overwrite_with_gradient", False):
-            variable.assign(gradient)
-        else:
-            rest.append((gradient, variable))
-    return rest
-
-
-def _require_one_replica() -> None:
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if replicas > 1:
-        raise ValueError(
-            f"merlin_embeddings.optimizers update tables in one replica, the strategy has "
-            f"{replicas}; use a plain Keras optimizer, or train without the strategy"
-        )

@@ -1,45 +1,10 @@
 """Clipping of gradients, some of which are rows of a table."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from merlin_embeddings import native
-
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
-
-
-def as_tensors(gradient: Gradient) -> Gradient:
-    """The gradient with arrays made tensors; what already is one stays the same object."""
-    if isinstance(gradient, tf.IndexedSlices):
-        parts = (gradient.values, gradient.indices, gradient.dense_shape)
-        return tf.IndexedSlices(*(x if x is None else tf.convert_to_tensor(x) for x in parts))
-    return tf.convert_to_tensor(gradient)
-
-
-def scaled(gradient: Gradient, scale: tf.Tensor) -> Gradient:
-    """`gradient * scale`, rows staying rows."""
-    return with_values(gradient, lambda values: values * tf.cast(scale, values.dtype))
-
-
-def with_values(gradient: Gradient, function: Callable[[tf.Tensor], tf.Tensor]) -> Gradient:
-    """The gradient whose values are `function(values)`."""
-    if isinstance(gradient, tf.IndexedSlices):
-        values = function(gradient.values)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return function(gradient)
-
-
-def coalesced(gradient: Gradient) -> Gradient:
-    """The gradient with duplicate rows summed, so that its norm is that of the dense one."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    if gradient.values.shape.rank == 2 and gradient.values.dtype == tf.float32:
-        return native.coalesce(gradient)
-    rows, position = tf.unique(gradient.indices)
-    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(rows))
-    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+from merlin_embeddings.optimizers.gradients import Gradient, coalesced, scaled, with_values
 
 
 def clip(

@@ -5,25 +5,26 @@ from typing import Any
 import tensorflow as tf
 
 from merlin_embeddings import compat, native
+from merlin_embeddings.tables import table_of
 
 _COLUMNS = (1, -1, (1,), [1], (-1,), [-1])
 
 
-def require_rowwise(variable: tf.Variable, table: str) -> None:
+def require_rowwise(variable: tf.Variable) -> None:
     """Refuses a constraint that can't act on some rows of a table alone.
 
     Args:
-        variable: of the table.
-        table: its name.
+        variable: any; only those of tables are looked at.
 
     Raises:
         ValueError: the constraint's `axis` isn't the columns' (`MaxNorm` and `UnitNorm` of Keras
             have `axis=0` by default, the norm of a column over all rows).
     """
     constraint: Any = getattr(variable, "constraint", None)
-    if not _is_rowwise(constraint):
+    table = table_of(variable)
+    if table is not None and not _is_rowwise(constraint):
         raise ValueError(
-            f"table '{table}': {type(constraint).__name__}(axis={constraint.axis}) spans all rows, "
+            f"table '{table.name}': {type(constraint).__name__}(axis={constraint.axis}) spans all rows, "
             "and a step constrains only the rows that it looked up; use axis=1, the norm of a row"
         )
 

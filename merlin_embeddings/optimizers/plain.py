@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from merlin_embeddings import compat
-from merlin_embeddings.optimizers.clipping import Gradient, coalesced
+from merlin_embeddings.optimizers.gradients import Gradient, coalesced
 from merlin_embeddings.optimizers.slots import Step, slot_dtype
 
 

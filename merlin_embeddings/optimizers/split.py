@@ -6,7 +6,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings.optimizers.clipping import Gradient, as_tensors, scaled
+from merlin_embeddings.optimizers.gradients import Gradient, normalised, scaled
+from merlin_embeddings.optimizers.requirements import require_keras_3
 from merlin_embeddings.tables import table_of
 
 
@@ -48,6 +49,7 @@ class Split(keras.optimizers.Optimizer):
         loss_scale_factor: float | None = None,
         name: str | None = None,
     ) -> None:
+        require_keras_3("Split")
         super().__init__(learning_rate=0.0, loss_scale_factor=loss_scale_factor, name=name)
         self.dense = dense
         self.embeddings = embeddings
@@ -100,7 +102,7 @@ class Split(keras.optimizers.Optimizer):
             self.build(variables)
         if self.loss_scale_factor is not None:
             scale = 1.0 / self.loss_scale_factor
-            grads = [g if g is None else scaled(as_tensors(g), scale) for g in grads]
+            grads = [g if g is None else scaled(normalised(g), scale) for g in grads]
         if all(gradient is None for gradient in grads):
             raise ValueError("No gradients provided for any variable.")
         parts = dict(self._parts())

@@ -192,8 +192,10 @@ def test_constraints_act_on_the_rows_seen(lookups):
 
 def test_a_constraint_over_whole_columns_is_refused(lookups):
     layer = lookups({"item": (4, 2)}, [("item", "sum")], constraint=keras.constraints.MaxNorm(1.0))
+    optimizer = me.optimizers.SGD()
     with pytest.raises(ValueError, match=r"table 'item': MaxNorm\(axis=0\) spans all rows.*axis=1"):
-        me.optimizers.SGD().build(layer.trainable_variables)
+        optimizer.build(layer.trainable_variables)
+    assert not optimizer.built
 
 
 def test_a_constraint_over_columns_of_a_keras_embedding_acts_as_in_keras():

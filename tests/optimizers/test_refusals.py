@@ -75,6 +75,12 @@ def test_exclusion_comes_before_build():
         optimizer.exclude_from_weight_decay(var_names=["bias"])
 
 
+def test_keras_2_is_refused(monkeypatch):
+    monkeypatch.setattr(keras, "__version__", "2.12.0")
+    with pytest.raises(RuntimeError, match=r"SGD is made for Keras 3 .* has Keras 2.12.0"):
+        me.optimizers.SGD()
+
+
 def test_several_replicas_are_refused(monkeypatch):
     class TwoReplicas:
         num_replicas_in_sync = 2
