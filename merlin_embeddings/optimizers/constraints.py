@@ -24,8 +24,9 @@ def require_rowwise(variable: tf.Variable) -> None:
     table = table_of(variable)
     if table is not None and not _is_rowwise(constraint):
         raise ValueError(
-            f"table '{table.name}': {type(constraint).__name__}(axis={constraint.axis}) spans all rows, "
-            "and a step constrains only the rows that it looked up; use axis=1, the norm of a row"
+            f"table '{table.name}': {type(constraint).__name__}(axis={constraint.axis}) spans all "
+            "rows, and a step constrains only the rows that it looked up; use axis=1, the norm of "
+            "a row"
         )
 
 
