@@ -143,7 +143,7 @@ def build_model(kind: str, embeddings, sizes: dict[str, int], dim: int, dropout:
     if kind == "dlrm":
         bottom = mlp(numbers, [64, dim], "bottom")
         stacked = keras.ops.stack([bottom, *vectors], axis=1)
-        x = keras.layers.Concatenate()([bottom, DotInteraction()(stacked)])
+        x = keras.layers.Concatenate()([bottom, DotInteraction(name="interaction")(stacked)])
         x = mlp(x, [128, 64], "top", dropout, seed)
     elif kind == "dcn":
         x0 = keras.layers.Concatenate()([*vectors, numbers])

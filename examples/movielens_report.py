@@ -12,15 +12,15 @@ from tensorflow import keras
 
 NAMES = {"merlin": "merlin_embeddings", "keras": "keras.layers.Embedding"}
 COLORS = {"merlin": "#1b7837", "keras": "#762a83"}
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 def progress() -> Progress:
+    """A display with a row for each training run, which `EpochBar` adds."""
     return Progress(
-        TextColumn("{task.description:32}"),
-        BarColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
-        TextColumn("epochs"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
         console=console,

@@ -127,7 +127,7 @@ def predict(model: keras.Model, ratings: Ratings, rows) -> np.ndarray:
 def copy_weights(source: keras.Model, target: keras.Model) -> None:
     """Gives the merlin model `target` what the Keras model `source` has: dense weights, tables."""
     for layer in source.layers:
-        if layer.name != "embeddings":
+        if layer.weights and layer.name != "embeddings":
             target.get_layer(layer.name).set_weights(layer.get_weights())
     tables = source.get_layer("embeddings").tables
     for weight in target.get_layer("embeddings").weights:
