@@ -20,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report
 from cases import GROUPS, Batch, TableSet, ids_file
 from machine import CpuUsage, describe
-from measure import Result, measure_tables
+from measure import Effort, Result, measure_tables
 from rich.console import Console
 from semantics import check
 from table_size import measure_size
@@ -41,7 +42,7 @@ FULL = {
     "batches": "4096,16384",
     "hotness": "1,10",
 }
-QUICK = {"tables": "26x100000", "dims": "64", "batches": "4096", "hotness": "1,10"}
+QUICK = {"tables": "26x100000", "dims": "16", "batches": "4096", "hotness": "1,10"}
 
 
 def _integers(text: str) -> list[int]:
@@ -66,7 +67,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batches", default=default["batches"])
     parser.add_argument("--hotness", default=default["hotness"])
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
-    parser.add_argument("--seconds", type=float, default=0.1 if quick else 0.3,
+    parser.add_argument("--seconds", type=float, default=0.05 if quick else 0.3,
                         help="of timed steps, each peer in each case")  # fmt: skip
     parser.add_argument("--size-rows", default="" if quick else "10000000,1000000",
                         help="rows of Adam's large and small table; empty: leave out")  # fmt: skip
@@ -75,6 +76,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="file to write")
     parsed = parser.parse_args(given)
     parsed.quick = quick
+    parsed.effort = Effort(parsed.seconds, 3, 3) if quick else Effort(parsed.seconds)
     parsed.groups = parsed.only.split(",")
     for chosen, known in ((parsed.groups, GROUPS), (parsed.peers.split(","), names)):
         unknown = set(chosen) - set(known)
@@ -126,7 +128,7 @@ def run(options: argparse.Namespace, console: Console) -> dict:
                         console.print(f"{spent} {label}, {group}", highlight=False)
 
                     results += measure_tables(
-                        pool, peers, options.groups, tables_set, files, budget, options.seconds,
+                        pool, peers, options.groups, tables_set, files, budget, options.effort,
                         progress,
                     )  # fmt: skip
             if options.size_rows and "adam" in options.groups:
@@ -134,7 +136,7 @@ def run(options: argparse.Namespace, console: Console) -> dict:
                 large, small = (TableSet(1, rows, 16) for rows in _integers(options.size_rows))
                 size = measure_size(
                     pool, peers, large, small, Batch(4096, 1), folder,
-                    available_bytes() - RESERVE_BYTES, options.seconds,
+                    available_bytes() - RESERVE_BYTES, options.effort,
                 )  # fmt: skip
         finally:
             pool.close()
@@ -149,7 +151,7 @@ def run(options: argparse.Namespace, console: Console) -> dict:
         "seconds": round(time.time() - started, 1),
         "quick": options.quick,
         "threads": options.threads,
-        "seconds_per_case": options.seconds,
+        "effort": asdict(options.effort),
         "machine": machine | {"others_cpu_percent": round(others, 1)},
         "versions": pool.versions,
         "checks": verdicts,

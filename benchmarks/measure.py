@@ -13,11 +13,23 @@ import numpy as np
 from cases import Batch, TableSet
 from workers import LIMIT, OURS, Peer, PeerError, Pool, Worker
 
-ROUNDS = 8
 SETTLE = 0.003  # seconds between turns: thread pools of the last peer stop spinning
 SLOW_STEP = 0.2  # seconds: no untimed step before a timed one
 FAR_BEHIND = 4.0  # times the fastest peer's step: its exact median decides nothing
-MIN_STEPS, MIN_STEPS_FAR_BEHIND, MAX_STEPS = 5, 2, 400
+MIN_STEPS_FAR_BEHIND, MAX_STEPS = 2, 400
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a peer is measured in a case.
+
+    `seconds`: of its timed steps in all; `rounds`: turns, for a peer quick enough; `min_steps`:
+    steps of a peer that takes longer than that.
+    """
+
+    seconds: float
+    rounds: int = 8
+    min_steps: int = 5
 
 
 @dataclass
@@ -123,9 +135,9 @@ def _prepared(pool: Pool, workers: list[Worker], group: str, ids: dict[Worker, P
 
 
 def interleave(
-    pool: Pool, workers: list[Worker], group: str, ids: dict[Worker, Path], seconds: float
+    pool: Pool, workers: list[Worker], group: str, ids: dict[Worker, Path], effort: Effort
 ) -> tuple[dict[Worker, tuple[str, list[float]]], dict[str, str]]:
-    """Seconds of every timed step of every worker, about `seconds` in all for each.
+    """Seconds of every timed step of every worker.
 
     A turn is an untimed step, which brings the peer's own data back into the caches, and timed
     ones. Who begins a round changes from round to round. A slow peer has fewer turns, spread over
@@ -138,14 +150,15 @@ def interleave(
     for worker, found in ready.items():
         step = max(found["seconds"], 1e-6)
         far_behind = step > max(SLOW_STEP, FAR_BEHIND * min(others, default=math.inf))
-        least = MIN_STEPS_FAR_BEHIND if far_behind else MIN_STEPS
-        steps = int(np.clip(seconds / step, least, MAX_STEPS))
-        rounds = np.linspace(0, ROUNDS - 1, min(steps, ROUNDS)).round().astype(int)
+        least = MIN_STEPS_FAR_BEHIND if far_behind else effort.min_steps
+        steps = int(np.clip(effort.seconds / step, least, MAX_STEPS))
+        last = effort.rounds - 1
+        rounds = np.linspace(0, last, min(steps, effort.rounds)).round().astype(int)
         share = np.full(len(rounds), steps // len(rounds))
         share[: steps % len(rounds)] += 1
         turns[worker] = dict(zip(rounds.tolist(), share.tolist(), strict=True))
     taken: dict[Worker, list[float]] = {worker: [] for worker in ready}
-    for number in range(ROUNDS):
+    for number in range(effort.rounds):
         order = list(taken)
         for worker in order[number % max(len(order), 1) :] + order[: number % max(len(order), 1)]:
             steps = turns[worker].get(number)
@@ -159,8 +172,11 @@ def interleave(
                 failed[worker.peer.name] = str(error)
                 pool.drop(worker)
                 del taken[worker]
-    for worker in taken:
-        worker.ask("release")
+    for worker in list(taken):
+        try:
+            worker.ask("release")
+        except PeerError:  # its figures stand; the next case starts it anew
+            pool.drop(worker)
     return {worker: (ready[worker]["way"], times) for worker, times in taken.items()}, failed
 
 
@@ -175,10 +191,10 @@ def summarise(result: Result, way: str, times: list[float]) -> Result:
 
 def _measure_case(
     pool: Pool, wave: Wave, group: str, tables: TableSet, batch: Batch, ids: Path, budget: int,
-    seconds: float,
+    effort: Effort,
 ) -> list[Result]:  # fmt: skip
     workers, failed = pool.get([(peer, tables) for peer in wave.peers], wave.nbytes, budget)
-    times, broke = interleave(pool, workers, group, dict.fromkeys(workers, ids), seconds)
+    times, broke = interleave(pool, workers, group, dict.fromkeys(workers, ids), effort)
     done = [
         summarise(Result(worker.peer.name, group, tables, batch), *value)
         for worker, value in times.items()
@@ -194,7 +210,7 @@ def _measure_case(
 
 def measure_tables(
     pool: Pool, peers: list[Peer], groups: list[str], tables: TableSet, ids: dict[Batch, Path],
-    budget: int, seconds: float, progress: Callable[[str], None],
+    budget: int, effort: Effort, progress: Callable[[str], None],
 ) -> list[Result]:  # fmt: skip
     """All groups and batches on one set of tables. Ours has one result a wave.
 
@@ -215,6 +231,6 @@ def measure_tables(
                 progress(group)
                 for batch, path in ids.items():
                     results += _measure_case(
-                        pool, plans[group][number], group, tables, batch, path, budget, seconds
+                        pool, plans[group][number], group, tables, batch, path, budget, effort
                     )
     return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from workers import Peer, PeerError, Pool
 
 SHAPE = (3, 64, 16)  # tables, rows, dim
 BAGS = 32
+HOTNESS = (1, 4)
 
 
 def _tables_and_ids(hotness: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,28 +66,41 @@ def check(
 ) -> dict[str, dict[str, str]]:
     """{peer: {group: "ok" or what is wrong}}. The pool keeps the workers for their first tables."""
     verdicts: dict[str, dict[str, str]] = {}
+    workers = []
     for worker in [pool.start(peer) for peer in peers]:
-        verdict: dict[str, str] = {}
-        verdicts[worker.peer.name] = verdict
+        verdicts[worker.peer.name] = verdict = {}
         try:
             worker.started()
-            for group in (group for group in groups if group in worker.peer.copies):
-                verdict[group] = ""
-                for hotness in (1, 4):
-                    values, ids = _tables_and_ids(hotness)
-                    np.save(folder / "values.npy", values)
-                    np.save(folder / "ids.npy", ids)
-                    worker.ask(
-                        "check", values=str(folder / "values.npy"), group=group,
-                        ids=str(folder / "ids.npy"), result=str(folder / "found.npz"),
-                    )  # fmt: skip
-                    for way, found in np.load(folder / "found.npz").items():
-                        wrong = fault(group, values, ids[0], found)
-                        if wrong:
-                            verdict[group] += f"{way}, hotness {hotness}: {wrong}; "
-                verdict[group] = verdict[group] or "ok"
-            pool.keep(worker)
+            workers.append(worker)
         except PeerError as error:
             verdict["error"] = str(error)
             worker.close()
+    for group in groups:
+        taking_part = [worker for worker in workers if group in worker.peer.copies]
+        for hotness in HOTNESS:
+            values, ids = _tables_and_ids(hotness)
+            np.save(folder / "values.npy", values)
+            np.save(folder / "ids.npy", ids)
+            for worker in taking_part:
+                with contextlib.suppress(PeerError):  # a dead process: `receive` will say so
+                    worker.send(
+                        "check", values=str(folder / "values.npy"), ids=str(folder / "ids.npy"),
+                        group=group, result=str(folder / f"{worker.peer.adapter}.npz"),
+                    )  # fmt: skip
+            for worker in taking_part:
+                verdict = verdicts[worker.peer.name]
+                try:
+                    worker.receive()
+                    found = np.load(folder / f"{worker.peer.adapter}.npz")
+                    faults = [
+                        f"{way}, hotness {hotness}: {wrong}"
+                        for way in found.files
+                        if (wrong := fault(group, values, ids[0], found[way]))
+                    ]
+                except PeerError as error:
+                    faults = [str(error)]
+                before = [verdict[group]] if verdict.get(group, "ok") != "ok" else []
+                verdict[group] = "; ".join(before + faults) or "ok"
+    for worker in workers:
+        pool.keep(worker)
     return verdicts

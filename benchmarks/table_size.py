@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from cases import Batch, TableSet, ids_file
-from measure import Result, interleave, summarise
+from measure import Effort, Result, interleave, summarise
 from workers import OURS, Peer, Pool
 
 
 def measure_size(
     pool: Pool, peers: list[Peer], large: TableSet, small: TableSet, batch: Batch, folder: Path,
-    budget: int, seconds: float,
+    budget: int, effort: Effort,
 ) -> dict:  # fmt: skip
     """Ours at both sizes and Keras at the large one, interleaved."""
     wanted = []
@@ -33,7 +33,7 @@ def measure_size(
         fits.append((peer, tables))
     workers, failed = pool.get(fits, budget - left, budget)
     times, broke = interleave(
-        pool, workers, "adam", {worker: files[worker.tables] for worker in workers}, seconds
+        pool, workers, "adam", {worker: files[worker.tables] for worker in workers}, effort
     )
     found = {
         (worker.peer.name, worker.tables): summarise(
