@@ -34,3 +34,12 @@ def mark_accessed(variable: tf.Variable) -> None:
         _accessed(variable)
     elif variable.trainable:
         variable.sparse_read(tf.zeros([0], tf.int64))
+
+
+def has_memory(variable: Any) -> bool:
+    """Whether a variable exists.
+
+    To find shapes, Keras 3 calls a subclassed model with symbols first and makes the variables only
+    afterwards; there is no public way to ask.
+    """
+    return getattr(variable, "_value", variable) is not None

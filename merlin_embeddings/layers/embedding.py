@@ -11,7 +11,6 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import config
-from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, TableConfig
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.base import TableLayer, check_kwargs
@@ -45,7 +44,7 @@ class Embedding(TableLayer):
             this package trains them.
         mask_zero: id 0 is padding: without combiner the output has a mask, with combiner id 0 has
             no vector.
-        weights: initial values, `[input_dim, output_dim]`.
+        weights: initial values, `[rows, output_dim]`; rows are `input_dim` unless `ids` say else.
         combiner: "sum", "mean", "sqrtn", "max" or None.
         ids: which row an id has, a spec of `merlin_embeddings.ids`; None: row = id.
         compression: None: a row is a vector.
@@ -150,7 +149,7 @@ class Embedding(TableLayer):
     def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
         """Vectors of ids or of bags, in the layer's compute dtype."""
         name = label(self._feature)
-        inputs = _as_integers(inputs)
+        inputs = flatten.as_integers(inputs)
         padding_id = self._feature.padding_id
         if self.combiner is not None:
             flat = flatten.pooled(inputs, weights, padding_id, name)
@@ -243,14 +242,3 @@ def _array(weights: Any) -> np.ndarray:
     if isinstance(weights, (list, tuple)) and len(weights) == 1 and np.ndim(weights[0]) == 2:
         weights = weights[0]  # as Keras's set_weights takes it
     return np.asarray(weights, np.float32)
-
-
-def _as_integers(inputs: Any) -> Any:
-    """Ids as Keras casts them; strings and bags as they are."""
-    if isinstance(inputs, (Bags, Mapping)):
-        return inputs
-    if not isinstance(inputs, (tf.RaggedTensor, tf.SparseTensor)):
-        inputs = tf.convert_to_tensor(inputs)
-    if inputs.dtype.is_integer or inputs.dtype == tf.string:
-        return inputs
-    return tf.cast(inputs, tf.int64)

@@ -87,15 +87,12 @@ class Embeddings(TableLayer):
     def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
         """Vectors in the structure of the features, in the layer's compute dtype."""
         features = self._features
-        flats = [
-            _flat(feature, ids, its_weights)
-            for feature, ids, its_weights in zip(
-                features.flat,
-                structure.match(features.nested, inputs),
-                structure.match_weights(features.nested, weights),
-                strict=True,
-            )
-        ]
+        batches = structure.match(features.nested, inputs)
+        if not self.table_set.exist:
+            # Keras asks for shapes, and says float32 where it doesn't know the dtype of inputs.
+            batches = [flatten.as_integers(ids) for ids in batches]
+        its_weights = structure.match_weights(features.nested, weights)
+        flats = [_flat(*each) for each in zip(features.flat, batches, its_weights, strict=True)]
         vectors = self.look_up(features.flat, [flat.bags for flat in flats], training)
         return structure.pack(
             features.nested,

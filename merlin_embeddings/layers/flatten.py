@@ -114,6 +114,19 @@ def check_no_weights(weights: Any, name: str) -> None:
         )
 
 
+def as_integers(inputs: Any) -> Any:
+    """Ids as `keras.layers.Embedding` takes them: floats and booleans are cast, strings stay."""
+    if isinstance(inputs, Bags):
+        return inputs
+    if isinstance(inputs, Mapping):
+        return {k: v if k == "weights" else as_integers(v) for k, v in inputs.items()}
+    if not isinstance(inputs, (tf.RaggedTensor, tf.SparseTensor)):
+        inputs = tf.convert_to_tensor(inputs)
+    if inputs.dtype.is_integer or inputs.dtype == tf.string:
+        return inputs
+    return tf.cast(inputs, tf.int64)
+
+
 def squeeze(inputs: Any, name: str) -> Any:
     """`[B]`, `[B, L]` or ragged `[B, None]` ids; a last dimension of 1 more is dropped.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import config, tables
+from merlin_embeddings import compat, config, tables
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, TableConfig
 from merlin_embeddings.ids import Identity
@@ -45,6 +45,11 @@ class TableSet:
         for name, table in self.configs.items():
             self.tables[name] = tables.build(table, self._ids[name].rows, add_weight)
 
+    @property
+    def exist(self) -> bool:
+        """Whether the tables have memory; not yet where Keras only asks for shapes."""
+        return all(compat.has_memory(table.variable) for table in self.tables.values())
+
     def look_up(
         self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
@@ -58,7 +63,13 @@ class TableSet:
         Returns:
             F tensors `[B, D]` float32 (`[N, D]` for combiner None), and the regularization losses,
             scalars.
+
+        Raises:
+            ValueError: the tables' values were replaced by tensors (`stateless_call`).
         """
+        if not self.exist:
+            return [_placeholder(f, b) for f, b in zip(features, bags, strict=True)], []
+        self._check_not_stateless()
         queries = [
             Query(self.tables[f.table.name], self._ids[f.table.name], its_bags, label(f))
             for f, its_bags in zip(features, bags, strict=True)
@@ -82,6 +93,15 @@ class TableSet:
         ]
         return vectors[: len(features)], losses
 
+    def _check_not_stateless(self) -> None:
+        for table in self.tables.values():
+            if isinstance(compat.raw_variable(table.variable), tf.Tensor):
+                raise ValueError(
+                    f"Table {table.name!r} is looked up in its own memory, so Keras's "
+                    "stateless_call can't put other values in its place; set its weights and call "
+                    "the layer."
+                )
+
     def _regularized_rows(
         self, queries: Sequence[Query], routes: Sequence[Route]
     ) -> dict[str, Route]:
@@ -98,6 +118,12 @@ class TableSet:
         unique = tf.unique(together).y
         unique = tf.boolean_mask(unique, unique >= 0)
         return Route(unique, self.tables[name].resolve(unique), None, 1, None)
+
+
+def _placeholder(feature: FeatureConfig, bags: Bags) -> tf.Tensor:
+    """A tensor of the shape of the vectors, for a call that only asks for shapes."""
+    count = tf.size(bags.values) if feature.combiner is None else tf.size(bags.row_splits) - 1
+    return tf.zeros(tf.stack([count, feature.table.embedding_dim]))
 
 
 def label(feature: FeatureConfig) -> str:

@@ -231,6 +231,33 @@ def test_config_round_trip():
     assert (again.name, again.compute_dtype) == ("both", "bfloat16")
 
 
+def test_file_of_tables_with_every_kind_of_object(tmp_path):
+    table = me.TableConfig(
+        "item",
+        11,
+        3,
+        initializer=me.initializers.Normal(stddev=0.5),
+        regularizer=keras.regularizers.L1L2(0.25, 0.5),
+        constraint=keras.constraints.MaxNorm(2.0, axis=1),
+    )
+    tag = me.TableConfig("tag", 5, 3, initializer=keras.initializers.Orthogonal(seed=1))
+    features = ({"item": me.FeatureConfig("item", table)}, [me.FeatureConfig("tag", tag)])
+    symbols = (
+        {"item": keras.Input((2,), dtype="int64", name="item")},
+        [keras.Input((), dtype="int64", name="tag")],
+    )
+    model = keras.Model(symbols, me.layers.Embeddings(features)(symbols))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    layer = next(layer for layer in again.layers if isinstance(layer, me.layers.Embeddings))
+    item = layer.features[0]["item"].table
+    assert item.initializer == me.initializers.Normal(stddev=0.5)
+    assert (item.regularizer.l1, item.regularizer.l2) == (0.25, 0.5)
+    assert item.constraint.max_value == 2.0
+    batch = ({"item": tf.constant([[1, 2]], tf.int64)}, [tf.constant([4], tf.int64)])
+    assert_close(again(batch), model(batch))
+
+
 def test_compute_dtype():
     layer = me.layers.Embeddings(FEATURES, dtype="mixed_float16")
     assert {v.dtype for v in tf.nest.flatten(layer(inputs()))} == {tf.float16}
