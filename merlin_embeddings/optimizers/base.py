@@ -160,14 +160,10 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         state = self._state
         state.variables = list(variables)
         for variable in variables:
-            slots = [self._add_slot(variable, spec) for spec in self.slot_specs()]
-            state.slots[_key(variable)] = slots
-            table = table_of(variable)
-            if table is not None:
-                table.detach()
-                for spec, slot in zip(self.slot_specs(), slots, strict=True):
-                    table.attach(spec.name, slot, spec.fill)
-                state.flags[_key(variable)] = table.changes.start()
+            state.slots[_key(variable)] = [
+                self._add_slot(variable, spec) for spec in self.slot_specs()
+            ]
+            self._attach(variable)
 
     def apply(
         self,
@@ -187,6 +183,9 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         if not grads:
             return
         variables = self._known_variables(grads, trainable_variables)
+        for variable in variables:
+            # Another optimizer may have served the table in between.
+            self._attach(variable)
         with tf.name_scope(self.name):
             pairs = without_overwritten(existing(zip(grads, variables, strict=True)))
             if pairs:
@@ -299,6 +298,15 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             dtype=slot_dtype(variable),
             name=name,
         )
+
+    def _attach(self, variable: tf.Variable) -> None:
+        table = table_of(variable)
+        if table is None:
+            return
+        table.detach()
+        for spec, slot in zip(self.slot_specs(), self._state.slots[_key(variable)], strict=True):
+            table.attach(spec.name, slot, spec.fill)
+        self._state.flags[_key(variable)] = table.changes.start()
 
     def _slots_of_tables(self) -> set:
         return {

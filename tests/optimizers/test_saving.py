@@ -153,6 +153,10 @@ def test_a_second_compile_replaces_the_slots():
     train(model, 0)
     table = me.tables.table_of(model.trainable_variables[0])
     assert sorted(table.slots) == ["momentum", "velocity"]
+    first = model.optimizer
     model.compile(opt.RowwiseAdagrad(0.1), "mse")
     train(model, 0)
     assert sorted(table.slots) == ["accumulator"]
+    model.compile(first, "mse")
+    train(model, 0)
+    assert sorted(table.slots) == ["momentum", "velocity"]
