@@ -11,6 +11,8 @@ OPS := merlin_embeddings/_ops
 
 MAKEFLAGS += --no-print-directory
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# For the CMake that pip starts.
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
@@ -132,7 +134,7 @@ sanitize:
 bench: build $(PEERS)/.pins
 	$(PY) benchmarks/lookup.py
 
-CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc)
+CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc benchmarks/*.cc)
 
 lint: $(MAIN)/.pins-lint
 	$(MAIN)/bin/ruff check .
