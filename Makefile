@@ -14,7 +14,6 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # For the CMake that pip starts.
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
-export TF_ENABLE_ONEDNN_OPTS ?= 0
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
