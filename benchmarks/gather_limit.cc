@@ -22,42 +22,45 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 // One thread's share: consecutive bags of one table.
 struct Span {
-  const float* table;   // [rows, dim]
-  const int64_t* ids;   // [bags * hotness]
-  float* out;           // [bags, dim]
+  const float* table;  // [rows, dim]
+  const int64_t* ids;  // [bags * hotness]
+  float* out;          // [bags, dim]
   int64_t bags;
   int64_t hotness;
   int64_t dim;
-  int64_t distance;     // lookups between a prefetch and its use; 0: no prefetch
-  bool stream;          // write the output past the caches
+  int64_t distance;  // lookups between a prefetch and its use; 0: no prefetch
+  bool stream;       // write the output past the caches
 };
 
 inline void prefetch_row(const float* row, int64_t dim) {
-  for (int64_t c = 0; c < dim; c += 16) _mm_prefetch(reinterpret_cast<const char*>(row + c), _MM_HINT_T0);
+  for (int64_t c = 0; c < dim; c += 16)
+    _mm_prefetch(reinterpret_cast<const char*>(row + c), _MM_HINT_T0);
 }
 
 // The same loop for both instruction sets: kRegisters vectors of kLanes floats hold the sum.
-#define DEFINE_SUM(NAME, TARGET, VECTOR, LANES, LOAD, ADD, STORE, STREAM)                        \
-  template <int kDim, bool kPrefetch, bool kStream>                                              \
-  __attribute__((target(TARGET))) void NAME(const Span& s) {                                     \
-    constexpr int kRegisters = kDim / LANES;                                                     \
-    const int64_t* id = s.ids;                                                                   \
-    const int64_t* const end = s.ids + s.bags * s.hotness;                                       \
-    const int64_t* ahead = id + s.distance;                                                      \
-    float* out = s.out;                                                                          \
-    for (int64_t b = 0; b < s.bags; ++b, out += kDim) {                                          \
-      VECTOR sum[kRegisters];                                                                    \
-      for (int64_t k = 0; k < s.hotness; ++k, ++id) {                                            \
-        if (kPrefetch && ahead < end) prefetch_row(s.table + *ahead++ * kDim, kDim);             \
-        const float* row = s.table + *id * kDim;                                                 \
-        for (int r = 0; r < kRegisters; ++r)                                                     \
-          sum[r] = k == 0 ? LOAD(row + r * LANES) : ADD(sum[r], LOAD(row + r * LANES));          \
-      }                                                                                          \
-      for (int r = 0; r < kRegisters; ++r) {                                                     \
-        if (kStream) STREAM(out + r * LANES, sum[r]);                                            \
-        else STORE(out + r * LANES, sum[r]);                                                     \
-      }                                                                                          \
-    }                                                                                            \
+#define DEFINE_SUM(NAME, TARGET, VECTOR, LANES, LOAD, ADD, STORE, STREAM)               \
+  template <int kDim, bool kPrefetch, bool kStream>                                     \
+  __attribute__((target(TARGET))) void NAME(const Span& s) {                            \
+    constexpr int kRegisters = kDim / LANES;                                            \
+    const int64_t* id = s.ids;                                                          \
+    const int64_t* const end = s.ids + s.bags * s.hotness;                              \
+    const int64_t* ahead = id + s.distance;                                             \
+    float* out = s.out;                                                                 \
+    for (int64_t b = 0; b < s.bags; ++b, out += kDim) {                                 \
+      VECTOR sum[kRegisters];                                                           \
+      for (int64_t k = 0; k < s.hotness; ++k, ++id) {                                   \
+        if (kPrefetch && ahead < end) prefetch_row(s.table + *ahead++ * kDim, kDim);    \
+        const float* row = s.table + *id * kDim;                                        \
+        for (int r = 0; r < kRegisters; ++r)                                            \
+          sum[r] = k == 0 ? LOAD(row + r * LANES) : ADD(sum[r], LOAD(row + r * LANES)); \
+      }                                                                                 \
+      for (int r = 0; r < kRegisters; ++r) {                                            \
+        if (kStream)                                                                    \
+          STREAM(out + r * LANES, sum[r]);                                              \
+        else                                                                            \
+          STORE(out + r * LANES, sum[r]);                                               \
+      }                                                                                 \
+    }                                                                                   \
   }
 
 DEFINE_SUM(sum_avx2, "avx2", __m256, 8, _mm256_loadu_ps, _mm256_add_ps, _mm256_storeu_ps,
@@ -81,21 +84,29 @@ template <int kDim>
 void sum_dim(const Span& s, bool avx512) {
   const bool prefetch = s.distance > 0;
   if (avx512) {
-    if (prefetch) s.stream ? sum_avx512<kDim, true, true>(s) : sum_avx512<kDim, true, false>(s);
-    else s.stream ? sum_avx512<kDim, false, true>(s) : sum_avx512<kDim, false, false>(s);
+    if (prefetch)
+      s.stream ? sum_avx512<kDim, true, true>(s) : sum_avx512<kDim, true, false>(s);
+    else
+      s.stream ? sum_avx512<kDim, false, true>(s) : sum_avx512<kDim, false, false>(s);
   } else {
-    if (prefetch) s.stream ? sum_avx2<kDim, true, true>(s) : sum_avx2<kDim, true, false>(s);
-    else s.stream ? sum_avx2<kDim, false, true>(s) : sum_avx2<kDim, false, false>(s);
+    if (prefetch)
+      s.stream ? sum_avx2<kDim, true, true>(s) : sum_avx2<kDim, true, false>(s);
+    else
+      s.stream ? sum_avx2<kDim, false, true>(s) : sum_avx2<kDim, false, false>(s);
   }
 }
 
 void sum(const Span& s, bool avx512) {
   if (__builtin_cpu_supports("avx2")) {
     switch (s.dim) {
-      case 16: return sum_dim<16>(s, avx512);
-      case 32: return sum_dim<32>(s, avx512);
-      case 64: return sum_dim<64>(s, avx512);
-      case 128: return sum_dim<128>(s, avx512);
+      case 16:
+        return sum_dim<16>(s, avx512);
+      case 32:
+        return sum_dim<32>(s, avx512);
+      case 64:
+        return sum_dim<64>(s, avx512);
+      case 128:
+        return sum_dim<128>(s, avx512);
     }
   }
   sum_any(s);
