@@ -33,41 +33,19 @@ def pooled(inputs: Any, weights: Any, padding_id: Any, name: str) -> Flat:
         padding_id: see `Bags`.
         name: see `Bags`.
     """
+    more = {"padding_id": padding_id, "name": name}
     if isinstance(inputs, (Bags, Mapping)):
-        bags = Bags.of(inputs, weights, padding_id, name)
+        bags = Bags.of(inputs, weights, **more)
         return Flat(bags, bags.expand)
     if isinstance(inputs, tf.RaggedTensor) and _is_nested(inputs):
-        # The bags are further in: take them there and put the outer rows around the result.
-        inner_weights = weights
-        if weights is not None:
-            if not isinstance(weights, tf.RaggedTensor) or not _is_nested(weights):
-                raise ValueError(
-                    f"{name}: ids are ragged with shape {inputs.shape}, weights aren't; give one "
-                    "weight an id."
-                )
-            inner_weights = weights.values
-        inner = pooled(inputs.values, inner_weights, padding_id, name)
-        return Flat(inner.bags, lambda vectors: inputs.with_values(inner.restore(vectors)))
-    rank = inputs.shape.rank
-    if rank is None or rank in (1, 2):
-        return Flat(Bags.of(inputs, weights, padding_id, name), _same)
+        return _pooled_inside(inputs, weights, more)
+    if inputs.shape.rank in (1, 2, None):
+        return Flat(Bags.of(inputs, weights, **more), _same)
     if isinstance(inputs, tf.SparseTensor):
-        shape = inputs.dense_shape
-        rows = _sparse_rows(inputs)
-        bags = Bags.of(rows, None if weights is None else _sparse_rows(weights), padding_id, name)
-        static = inputs.shape[:-1]
-        return Flat(bags, lambda vectors: _reshape(vectors, static, shape[:-1]))
-    if rank == 0:
-        bags = Bags.of(
-            tf.reshape(inputs, [1]),
-            None if weights is None else tf.reshape(weights, [1]),
-            padding_id,
-            name,
-        )
-        return Flat(bags, lambda vectors: vectors[0])
-    outer = tf.shape(inputs)[:-1]
-    bags = Bags.of(_dense_rows(inputs), _dense_weight_rows(inputs, weights, name), padding_id, name)
-    return Flat(bags, lambda vectors: _reshape(vectors, inputs.shape[:-1], outer))
+        rows, its_weights = (None if x is None else _sparse_rows(x) for x in (inputs, weights))
+    else:
+        rows, its_weights = _dense_rows(inputs), _dense_weight_rows(inputs, weights, name)
+    return Flat(Bags.of(rows, its_weights, **more), lambda v: _reshape(v, inputs, axes=-1))
 
 
 def single(inputs: Any, padding_id: Any, name: str) -> Flat:
@@ -90,7 +68,20 @@ def single(inputs: Any, padding_id: Any, name: str) -> Flat:
     if inputs.shape.rank == 1:
         return Flat(Bags(inputs, hotness=1, **more), _same)
     bags = Bags(tf.reshape(inputs, [-1]), hotness=1, **more)
-    return Flat(bags, lambda v: _reshape(v, inputs.shape, None, like=inputs))
+    return Flat(bags, lambda v: _reshape(v, inputs, axes=None))
+
+
+def _pooled_inside(inputs: tf.RaggedTensor, weights: Any, more: dict) -> Flat:
+    """Bags are further in: takes them there, and puts the outer rows around the result."""
+    if weights is not None:
+        if not isinstance(weights, tf.RaggedTensor) or not _is_nested(weights):
+            raise ValueError(
+                f"{more['name']}: ids are ragged with shape {inputs.shape}, weights aren't; give "
+                "one weight an id."
+            )
+        weights = weights.values
+    inner = pooled(inputs.values, weights, **more)
+    return Flat(inner.bags, lambda vectors: inputs.with_values(inner.restore(vectors)))
 
 
 def _single_of_bags(bags: Bags, name: str) -> Flat:
@@ -199,7 +190,9 @@ def _is_nested(ragged: tf.RaggedTensor) -> bool:
 
 
 def _dense_rows(tensor: tf.Tensor) -> tf.Tensor:
-    """`[..., L]` as `[B, L]`."""
+    """`[..., L]` as `[B, L]`; a scalar as `[1, 1]`."""
+    if tensor.shape.rank == 0:
+        return tf.reshape(tensor, [1, 1])
     if tensor.shape[-1]:
         return tf.reshape(tensor, [-1, tensor.shape[-1]])
     shape = tf.shape(tensor)  # -1 can't be inferred beside a 0, which the length may be
@@ -223,17 +216,16 @@ def _sparse_rows(tensor: tf.SparseTensor) -> tf.SparseTensor:
     return tf.SparseTensor(rows.indices, rows.values, tf.ensure_shape(rows.dense_shape, [2]))
 
 
-def _reshape(
-    vectors: tf.Tensor, static: tf.TensorShape, dynamic: Any, like: tf.Tensor | None = None
-) -> tf.Tensor:
-    """Vectors `[N, D]` as `[*shape, D]`: one op wherever the static shape says enough."""
+def _reshape(vectors: tf.Tensor, like: tf.Tensor | tf.SparseTensor, axes: int | None) -> tf.Tensor:
+    """Vectors `[N, D]` as `[*like.shape[:axes], D]`: one op where the static shape says enough."""
     dim = vectors.shape[-1]
-    if static.rank is not None:
+    if like.shape.rank is not None:
+        static = like.shape[:axes]
         sizes = static.as_list()
         # -1 can't be inferred beside a 0.
         if sizes.count(None) <= 1 and 0 not in sizes:
             return tf.reshape(vectors, [-1 if size is None else size for size in sizes] + [dim])
-    if dynamic is None:
-        dynamic = tf.shape(like, tf.int64)
-    shape = tf.concat([tf.cast(dynamic, tf.int64), [dim]], 0)
-    return tf.ensure_shape(tf.reshape(vectors, shape), static.concatenate([dim]))
+    sparse = isinstance(like, tf.SparseTensor)
+    shape = like.dense_shape if sparse else tf.shape(like, tf.int64)
+    vectors = tf.reshape(vectors, tf.concat([shape[:axes], [dim]], 0))
+    return tf.ensure_shape(vectors, like.shape[:axes].concatenate([dim]))
