@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import keras
 
 
 def raw_variable(variable: Any) -> tf.Variable:
@@ -34,6 +35,12 @@ def mark_accessed(variable: tf.Variable) -> None:
         _accessed(variable)
     elif variable.trainable:
         variable.sparse_read(tf.zeros([0], tf.int64))
+
+
+def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -> Any:
+    """``layer.add_weight``, where Keras 2 calls the argument ``autocast`` otherwise."""
+    name = "autocast" if hasattr(keras, "ops") else "experimental_autocast"
+    return layer.add_weight(**{name: autocast}, **arguments)
 
 
 def has_memory(variable: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ class TableLayer(keras.layers.Layer):
     def build(self, input_shape: Any = None) -> None:
         """Makes the tables; the shape of the inputs doesn't matter."""
         if not self.table_set.tables:
-            self.table_set.build(self.add_weight)
+            self.table_set.build(functools.partial(compat.add_weight, self))
         self.built = True
 
     def look_up(

@@ -146,6 +146,7 @@ class Embedding(TableLayer):
         """The weight `[rows, D]`, once the layer is built."""
         return self.table.variable
 
+    @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
     def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
         """Vectors of ids or of bags, in the layer's compute dtype."""
         name = label(self._feature)

@@ -84,6 +84,7 @@ class Embeddings(TableLayer):
         """The tables by name, once the layer is built."""
         return dict(self._table_set.tables)
 
+    @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
     def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
         """Vectors in the structure of the features, in the layer's compute dtype."""
         features = self._features
