@@ -50,3 +50,10 @@ def has_memory(variable: Any) -> bool:
     afterwards; there is no public way to ask.
     """
     return getattr(variable, "_value", variable) is not None
+
+
+def is_symbolic(tensor: Any) -> bool:
+    """Whether a tensor stands for a value of a graph under construction, and so has an ``op``."""
+    if hasattr(tf, "is_symbolic_tensor"):  # since 2.13
+        return tf.is_symbolic_tensor(tensor)
+    return tf.is_tensor(tensor) and not hasattr(tensor, "numpy")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 import tensorflow as tf
 
+from merlin_embeddings import compat
 from merlin_embeddings.native.library import ops
 from merlin_embeddings.native.lookup import attributes_of, group, take
 
@@ -75,7 +76,7 @@ def sources(slices: tf.IndexedSlices) -> list[Source] | None:
     None when anything was done to them: clipping, scaling, a crossing of replicas. In eager mode
     tensors don't know where they come from: always None.
     """
-    if tf.executing_eagerly() or not tf.is_symbolic_tensor(slices.values):
+    if tf.executing_eagerly() or not compat.is_symbolic(slices.values):
         return None
     values, indices = [slices.values], [slices.indices]
     if slices.values.op.type == "ConcatV2" and slices.indices.op.type == "ConcatV2":
