@@ -70,6 +70,8 @@ class _Features:
         )
 
 
+# There is nothing for AutoGraph here, and 2.12's takes zip(strict=True) for an error.
+@tf.autograph.experimental.do_not_convert
 def sources(slices: tf.IndexedSlices) -> list[Source] | None:
     """The lookups whose gradients ``slices`` is the plain concatenation of.
 
@@ -93,6 +95,7 @@ def sources(slices: tf.IndexedSlices) -> list[Source] | None:
     return found
 
 
+@tf.autograph.experimental.do_not_convert
 def update(rule: str, hyper: tf.Tensor, updates: Sequence[TableUpdate]) -> list[tf.Operation]:
     """Applies ``rule`` to the rows that ``updates`` have gradients for, in place.
 
@@ -121,6 +124,7 @@ def update(rule: str, hyper: tf.Tensor, updates: Sequence[TableUpdate]) -> list[
     return steps
 
 
+@tf.autograph.experimental.do_not_convert
 def coalesce(slices: tf.IndexedSlices) -> tf.IndexedSlices:
     """The same gradient with distinct, ascending rows; a lookup's own comes back as it is."""
     found = sources(slices)
