@@ -15,7 +15,18 @@ def raw_variable(variable: Any) -> tf.Variable:
     ``autocast=False``); in Keras 2 variables are ``tf.Variable``s, whose ``.value`` is a method.
     """
     value = variable.value
-    return variable if callable(value) else value
+    return _of_this_replica(variable if callable(value) else value)
+
+
+def _of_this_replica(variable: tf.Variable) -> tf.Variable:
+    """The part of a mirrored variable that this replica has; across replicas, the first.
+
+    A mirrored variable looks like a variable, but has no handle outside of a replica.
+    """
+    parts = tf.distribute.get_strategy().experimental_local_results(variable)
+    if len(parts) == 1 or tf.distribute.in_cross_replica_context():
+        return parts[0]
+    return next(part for part in parts if part.handle is variable.handle)
 
 
 try:
