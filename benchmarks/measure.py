@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import Batch, TableSet
-from workers import LIMIT, OURS, Peer, PeerError, Pool, Worker
+from workers import OURS, REFERENCES, Peer, PeerError, Pool, Worker
 
 SETTLE = 0.003  # seconds between turns: thread pools of the last peer stop spinning
 SLOW_STEP = 0.2  # seconds: no untimed step before a timed one
@@ -63,10 +63,13 @@ class Result:
 
 @dataclass
 class Wave:
-    """Peers whose tables are in memory at the same time; ours is in each."""
+    """Peers, with the bytes each needs, in memory at the same time; ours is in each wave."""
 
-    peers: list[Peer]
-    nbytes: int
+    peers: list[tuple[Peer, int]]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(nbytes for _, nbytes in self.peers)
 
 
 def waves(
@@ -78,33 +81,34 @@ def waves(
     def need(peer: Peer) -> int:
         return max(peer.nbytes(group, tables, b, ids[b].stat().st_size) for b in batches)
 
-    ours = [peer for peer in peers if peer.name == OURS]
-    base = sum(map(need, ours))
+    ours = [(peer, need(peer)) for peer in peers if peer.name == OURS]
     result: list[Wave] = []
     skipped = {}
-    if base > budget:
-        skipped = {OURS: f"needs {base / 2**30:.1f} GiB of memory, {budget / 2**30:.1f} to be had"}
-        ours, base = [], 0
+    if Wave(ours).nbytes > budget:
+        skipped[OURS] = f"needs {_gib(Wave(ours).nbytes)} of memory, {_gib(budget)} to be had"
+        ours = []
     for peer in peers:
         if peer.name == OURS:
             continue
-        size = need(peer)
-        if base + size > budget:
-            with_ours = f" beside {OURS}" if ours else ""
+        alone = Wave([*ours, (peer, need(peer))])
+        if alone.nbytes > budget:
+            beside = f" beside {OURS}" if ours else ""
             skipped[peer.name] = (
-                f"needs {(base + size) / 2**30:.1f} GiB of memory{with_ours}, "
-                f"{budget / 2**30:.1f} to be had"
+                f"needs {_gib(alone.nbytes)} of memory{beside}, {_gib(budget)} to be had"
             )
             continue
-        fitting = next((wave for wave in result if wave.nbytes + size <= budget), None)
+        fitting = next((wave for wave in result if wave.nbytes + need(peer) <= budget), None)
         if fitting is None:
-            fitting = Wave(list(ours), base)
-            result.append(fitting)
-        fitting.peers.append(peer)
-        fitting.nbytes += size
+            result.append(alone)
+        else:
+            fitting.peers.append((peer, need(peer)))
     if not result and ours:
-        result.append(Wave(list(ours), base))
+        result.append(Wave(list(ours)))
     return result, skipped
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
 
 
 def _prepared(pool: Pool, workers: list[Worker], group: str, ids: dict[Worker, Path], failed: dict):
@@ -146,7 +150,7 @@ def interleave(
     failed: dict[str, str] = {}
     ready = _prepared(pool, workers, group, ids, failed)
     turns: dict[Worker, dict[int, int]] = {}
-    others = [f["seconds"] for w, f in ready.items() if w.peer.name not in (OURS, LIMIT)]
+    others = [f["seconds"] for w, f in ready.items() if w.peer.name not in (OURS, *REFERENCES)]
     for worker, found in ready.items():
         step = max(found["seconds"], 1e-6)
         far_behind = step > max(SLOW_STEP, FAR_BEHIND * min(others, default=math.inf))
@@ -193,7 +197,8 @@ def _measure_case(
     pool: Pool, wave: Wave, group: str, tables: TableSet, batch: Batch, ids: Path, budget: int,
     effort: Effort,
 ) -> list[Result]:  # fmt: skip
-    workers, failed = pool.get([(peer, tables) for peer in wave.peers], wave.nbytes, budget)
+    wanted = [(peer, tables, nbytes) for peer, nbytes in wave.peers]
+    workers, failed = pool.get(wanted, budget)
     times, broke = interleave(pool, workers, group, dict.fromkeys(workers, ids), effort)
     done = [
         summarise(Result(worker.peer.name, group, tables, batch), *value)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from measure import Result
 from rich.console import Console
 from rich.table import Table
-from workers import LIMIT, OURS
+from workers import LIMIT, OURS, REFERENCES
 
 TITLES = {
     "forward": "Forward",
@@ -38,7 +38,7 @@ def by_case(results: list[Result]) -> dict[tuple, dict[str, Result]]:
 
 def best_peer(case: dict[str, Result]) -> Result | None:
     """The peer against which ours is least ahead."""
-    peers = [r for r in case.values() if r.peer not in (OURS, LIMIT) and r.ratio is not None]
+    peers = [r for r in case.values() if r.peer not in (OURS, *REFERENCES) and r.ratio is not None]
     return min(peers, key=lambda r: r.ratio) if peers else None
 
 
@@ -83,7 +83,7 @@ def _cell(result: Result | None) -> str:
         return ""
     if result.median_ms is None:
         return "[dim]skipped[/]"
-    if result.ratio is None or result.peer == OURS:
+    if result.ratio is None or result.peer in (OURS, *REFERENCES):
         return _ms(result.median_ms)
     return f"{_ms(result.median_ms)} [dim]{result.ratio:.2f}x[/]"
 
@@ -150,7 +150,7 @@ def show(console: Console, results: list[Result], size: dict | None) -> None:
         groups[result.group].append(result)
     for group, members in groups.items():
         names = list(dict.fromkeys(result.peer for result in members))
-        order = [OURS, *(n for n in names if n not in (OURS, LIMIT)), LIMIT]
+        order = [OURS, *(n for n in names if n not in (OURS, *REFERENCES)), *REFERENCES]
         console.print(_group_table(group, by_case(members), [n for n in order if n in names]))
     if size:
         console.print(_size_table(size))

@@ -30,8 +30,8 @@ def measure_size(
             skipped[peer.name, tables] = f"needs {need / 2**30:.1f} GiB of memory"
             continue
         left -= need
-        fits.append((peer, tables))
-    workers, failed = pool.get(fits, budget - left, budget)
+        fits.append((peer, tables, need))
+    workers, failed = pool.get(fits, budget)
     times, broke = interleave(
         pool, workers, "adam", {worker: files[worker.tables] for worker in workers}, effort
     )

@@ -17,6 +17,8 @@ GIB = 2**30
 PROCESS_BYTES = int(0.6 * GIB)  # libraries and their pools
 OURS = "merlin_embeddings"
 LIMIT = "gather limit"
+CALL = "tf.function call"
+REFERENCES = (LIMIT, CALL)  # measured beside the peers, but none of them
 
 
 class PeerError(RuntimeError):
@@ -27,8 +29,9 @@ class PeerError(RuntimeError):
 class Peer:
     """A peer and the groups it takes part in.
 
-    `copies`: tables' worth of memory that a step of the group needs: the table, the rule's slots,
-    and the table-sized temporaries of optimizers with dense semantics.
+    `copies`: tables' worth of memory that it holds, at most, once a step of the group has run and
+    those of the groups before it (seen with one table of 10M rows): the table, the rule's slots,
+    what the framework's allocator keeps, and the temporaries of dense updates.
     `rows_copies`: [N, D] tensors of looked-up rows that it holds at once.
     """
 
@@ -49,15 +52,16 @@ class Peer:
 
 
 PEERS = (
-    Peer(OURS, "merlin", {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2, "adam": 3},
-         1),
-    Peer("fbgemm TBE", "fbgemm_tbe", {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2},
-         1, torch=True),
+    Peer(OURS, "merlin",
+         {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2.1, "adam": 3.1}, 1),
+    Peer("fbgemm TBE", "fbgemm_tbe",
+         {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2}, 1, torch=True),
     Peer("torch EmbeddingBag", "torch_embedding_bag",
-         {"forward": 1, "sgd": 1, "adagrad": 2, "adam": 3}, 3, torch=True),
+         {"forward": 1, "sgd": 1.2, "adagrad": 2.2, "adam": 3.2}, 3, torch=True),
     Peer(LIMIT, "gather_limit", {"forward": 1}, 1),
-    Peer("tf lookup", "tensorflow_lookup", {"forward": 1, "sgd": 1, "adagrad": 2}, 3),
-    Peer("Keras", "keras_embedding", {"forward": 1, "sgd": 2, "adagrad": 4, "adam": 6}, 3),
+    Peer(CALL, "tensorflow_call", {"forward": 0}, 1),
+    Peer("tf lookup", "tensorflow_lookup", {"forward": 2.2, "sgd": 2.2, "adagrad": 2.2}, 3),
+    Peer("Keras", "keras_embedding", {"forward": 2.2, "sgd": 3.3, "adagrad": 6, "adam": 7.3}, 3),
 )  # fmt: skip
 
 
@@ -81,6 +85,7 @@ class Worker:
     threads: int
     tables: TableSet | None = None
     versions: dict | None = None
+    held: int = 0
 
     def __post_init__(self) -> None:
         environment = dict(os.environ, OMP_NUM_THREADS=str(self.threads), PYTHONNOUSERSITE="1")
@@ -117,8 +122,8 @@ class Worker:
         return self.versions
 
     def resting_bytes(self) -> int:
-        """Memory it holds between groups: the tables and, for some, the last rule's slots."""
-        return PROCESS_BYTES + (2 * self.tables.nbytes if self.tables is not None else 0)
+        """Memory that it holds between groups: what it needed at most, since not all give back."""
+        return max(PROCESS_BYTES, self.held)
 
     def ask(self, do: str, **arguments):
         self.send(do, **arguments)
@@ -162,14 +167,15 @@ class Pool:
         self.kept[worker.peer.name] = worker
 
     def get(
-        self, wanted: list[tuple[Peer, TableSet]], need: int, budget: int
+        self, wanted: list[tuple[Peer, TableSet, int]], budget: int
     ) -> tuple[list[Worker], dict[str, str]]:
         """Workers of `wanted` with their tables built, and why the others have none.
 
-        `need`: bytes of those wanted. Others stay as they are, with their tables, as long as all
-        of it fits in `budget` bytes.
+        Each is wanted with the bytes it will need. Others stay as they are, with their tables, as
+        long as all of it fits in `budget` bytes.
         """
-        keys = {(peer.name, tables): peer for peer, tables in wanted}
+        keys = {(peer.name, tables): peer for peer, tables, _ in wanted}
+        need = sum(nbytes for _, _, nbytes in wanted)
         for key in [key for key in self.alive if key not in keys]:
             resting = sum(w.resting_bytes() for k, w in self.alive.items() if k not in keys)
             if need + resting > budget:
@@ -193,6 +199,9 @@ class Pool:
                 self.alive[key] = worker
             except PeerError as error:
                 self._break(key, starting, error)
+        for peer, tables, nbytes in wanted:
+            if (worker := self.alive.get((peer.name, tables))) is not None:
+                worker.held = max(worker.held, nbytes)
         failed = {key[0]: self.broken[key] for key in keys if key in self.broken}
         return [self.alive[key] for key in keys if key in self.alive], failed
 

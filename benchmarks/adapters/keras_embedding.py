@@ -28,10 +28,12 @@ class Adapter(base.Adapter):
         from tensorflow import keras
 
         self.dim = dim
-        self.layers = [keras.layers.Embedding(rows, dim) for _ in range(tables)]
+        self.layers = [keras.layers.Embedding(rows, dim, "zeros") for _ in range(tables)]
         for layer in self.layers:
             layer.build((None,))
         self.variables = [layer.trainable_variables[0] for layer in self.layers]
+        for variable in self.variables:
+            runtime.fill(variable.value)
 
     def load(self, values: np.ndarray) -> None:
         for variable, value in zip(self.variables, values, strict=True):

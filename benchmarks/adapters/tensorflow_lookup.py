@@ -26,9 +26,9 @@ class Adapter(base.Adapter):
 
     def build(self, tables: int, rows: int, dim: int) -> None:
         self.dim = dim
-        self.variables = [
-            tf.Variable(tf.random.uniform((rows, dim), -0.05, 0.05)) for _ in range(tables)
-        ]
+        self.variables = [tf.Variable(tf.zeros((rows, dim))) for _ in range(tables)]
+        for variable in self.variables:
+            runtime.fill(variable)
 
     def load(self, values: np.ndarray) -> None:
         for variable, value in zip(self.variables, values, strict=True):

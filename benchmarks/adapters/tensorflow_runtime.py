@@ -23,6 +23,16 @@ def configure(threads: int) -> None:
     tf.get_logger().setLevel("ERROR")  # it warns of retracing: one function a case is meant
 
 
+def fill(variable: tf.Variable) -> None:
+    """Random values for a table of zeros [R, D], in place: large random tensors that become the
+    table cost three tables of memory."""
+    rows, dim = variable.shape
+    block = np.random.default_rng(0).uniform(-0.05, 0.05, (1 << 16, dim)).astype(np.float32)
+    for start in range(0, rows, len(block)):
+        stop = min(start + len(block), rows)
+        variable[start:stop].assign(block[: stop - start])
+
+
 def dense_ids(ids: np.ndarray) -> list[list[tf.Tensor]]:
     """ids [N, T, B, L] -> N lists of T tensors, [B] when one-hot, else [B, L]."""
     one_hot = ids.shape[-1] == 1

@@ -63,7 +63,7 @@ def test_waves_put_ours_beside_every_peer_that_fits(tmp_path):
     ]
     one = 1 + workers.PROCESS_BYTES / gib
     plan, skipped = measure.waves(peers, "sgd", tables, [batch], {batch: ids}, int(2.5 * one * gib))
-    assert [[peer.name for peer in wave.peers] for wave in plan] == [
+    assert [[peer.name for peer, _ in wave.peers] for wave in plan] == [
         [workers.OURS, "a"],
         [workers.OURS, "b"],
     ]
@@ -113,7 +113,7 @@ def test_a_small_run_gives_a_whole_document(tmp_path):
     path = tmp_path / "new" / "result.json"
     command = [
         *(sys.executable, str(LOOKUP), "--json", str(path), "--tables", "2x500", "--dims", "16"),
-        *("--batches", "32", "--hotness", "1,3", "--seconds", "0.01"),
+        *("--batches", "32", "--hotness", "3", "--seconds", "0.01"),
         *("--size-rows", "2000,1000", "--torch-python", str(tmp_path / "absent")),
     ]
     done = subprocess.run(
@@ -134,23 +134,25 @@ def test_a_small_run_gives_a_whole_document(tmp_path):
         "tf lookup": {"forward", "sgd", "adagrad"},
         workers.LIMIT: {"forward"},
     }
-    assert document["checks"] == {
+    references = {workers.CALL: {"forward"}}
+    checks = document["checks"]
+    assert checks == {
         peer: dict.fromkeys(sorted(named, key=list(report.GOALS).index), "ok")
         for peer, named in groups.items()
     }
+    groups |= references
     assert set(document["versions"]) == set(groups)
-    seen = {(r["peer"], r["group"], r["batch"]["hotness"]) for r in document["results"]}
-    assert seen == {(peer, g, h) for peer, named in groups.items() for g in named for h in (1, 3)}
+    seen = {(r["peer"], r["group"]) for r in document["results"]}
+    assert seen == {(peer, group) for peer, named in groups.items() for group in named}
     for record in document["results"]:
         assert record["skipped"] is None
         assert record["steps"] >= measure.MIN_STEPS_FAR_BEHIND
         assert 0 < record["best_ms"] <= record["median_ms"]
         assert record["ratio"] == pytest.approx(record["median_ms"] / record["ours_ms"])
-        lookups = 2 * 32 * record["batch"]["hotness"]
-        rate = lookups / record["median_ms"] / 1e3
+        rate = 2 * 32 * 3 / record["median_ms"] / 1e3
         assert record["million_lookups_per_second"] == pytest.approx(rate)
     compared = {group: entry["compared"] for group, entry in document["summary"].items()}
-    assert compared == {"forward": 2, "sgd": 2, "rowwise_adagrad": 0, "adagrad": 2, "adam": 2}
+    assert compared == {"forward": 1, "sgd": 1, "rowwise_adagrad": 0, "adagrad": 1, "adam": 1}
     sizes = [(step["peer"], step["rows"]) for step in document["adam_table_size"]["steps"]]
     assert set(sizes) == {(workers.OURS, 2000), (workers.OURS, 1000), ("Keras", 2000)}
     assert "% of limit" in done.stdout and "Adam and the table's size" in done.stdout
