@@ -68,3 +68,11 @@ def is_symbolic(tensor: Any) -> bool:
     if hasattr(tf, "is_symbolic_tensor"):  # since 2.13
         return tf.is_symbolic_tensor(tensor)
     return tf.is_tensor(tensor) and not hasattr(tensor, "numpy")
+
+
+def on_host() -> Any:
+    """Where tables and their slots are made: beside the ops, which run on CPUs only.
+
+    Without it a machine with a GPU would put them there, out of the ops' reach.
+    """
+    return tf.device("CPU:0")

@@ -9,14 +9,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import compat, native
+from merlin_embeddings import compat
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig
 from merlin_embeddings.layers.table_set import TableSet
-from merlin_embeddings.tables import DenseTable
-
-# Rows of a table that are read from a file at a time.
-_BLOCK = 65536
+from merlin_embeddings.tables import DenseTable, overwrite
 
 
 class TableLayer(keras.layers.Layer):
@@ -46,6 +43,9 @@ class TableLayer(keras.layers.Layer):
         """Makes the tables; the shape of the inputs doesn't matter."""
         if not self.table_set.tables:
             self.table_set.build(functools.partial(compat.add_weight, self))
+            for name, table in self.table_set.tables.items():
+                # TensorFlow's checkpoints find the variables that are attributes of the layer.
+                setattr(self, f"_table_{name}", table.variable)
         self.built = True
 
     def look_up(
@@ -80,28 +80,14 @@ class TableLayer(keras.layers.Layer):
                 f"{sorted(store.keys())}."
             )
         for table in tables:
-            _load(table, store[self.weight_key(table)])
+            overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
+            table.changes.lose()
 
 
 def _as_tensors(structure: Any) -> Any:
     return tf.nest.map_structure(
         lambda leaf: leaf.to_tensors() if isinstance(leaf, Bags) else leaf, structure
     )
-
-
-def _load(table: DenseTable, values: Any) -> None:
-    """Writes a whole table block by block, into the memory it has."""
-    if tuple(values.shape) != (table.rows, table.dim):
-        raise ValueError(
-            f"Table {table.name!r} is {[table.rows, table.dim]}, the values to load are "
-            f"{list(values.shape)}."
-        )
-    variable = compat.raw_variable(table.variable)
-    for start in range(0, table.rows, _BLOCK):
-        stop = min(start + _BLOCK, table.rows)
-        block = tf.cast(tf.convert_to_tensor(values[start:stop]), variable.dtype)
-        native.write_rows(variable, tf.range(start, stop, dtype=tf.int64), block)
-    table.changes.lose()
 
 
 def check_kwargs(layer: str, kwargs: Mapping[str, Any], unsupported: Mapping[str, str]) -> dict:

@@ -292,12 +292,16 @@ class SparseOptimizer(keras.optimizers.Optimizer):
     def _add_slot(self, variable: tf.Variable, spec: SlotSpec):
         owner = getattr(variable, "path", variable.name).replace("/", "_").replace(":", "_")
         name = f"{owner}_{spec.name}"
-        return self.add_variable(
+        arguments = dict(
             shape=spec.shape(variable),
             initializer=spec.initializer(variable, name),
             dtype=slot_dtype(variable),
             name=name,
         )
+        if table_of(variable) is None:
+            return self.add_variable(**arguments)
+        with compat.on_host():
+            return self.add_variable(**arguments)
 
     def _attach(self, variable: tf.Variable) -> None:
         table = table_of(variable)

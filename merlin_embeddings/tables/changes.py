@@ -66,7 +66,7 @@ class Changes:
             `flags`.
         """
         if self._flags is None:
-            with tf.init_scope():
+            with tf.init_scope(), compat.on_host():
                 rows = self._variable.shape[0]
                 self._flags = tf.Variable(
                     lambda: tf.zeros([rows], tf.uint8),

@@ -68,15 +68,16 @@ class DenseTable:
         self.dim = config.embedding_dim
         self._initializer = initializers.get(config.initializer)
         self._seed = random.getrandbits(62) if config.seed is None else config.seed
-        self.variable = add_weight(
-            shape=(rows, self.dim),
-            initializer=self._initial_values,
-            dtype=config.dtype,
-            trainable=config.trainable,
-            autocast=False,
-            constraint=config.constraint,
-            name=config.name,
-        )
+        with compat.on_host():
+            self.variable = add_weight(
+                shape=(rows, self.dim),
+                initializer=self._initial_values,
+                dtype=config.dtype,
+                trainable=config.trainable,
+                autocast=False,
+                constraint=config.constraint,
+                name=config.name,
+            )
         self._slots: dict[str, Slot] = {}
         self._changes = Changes(self.name, self.variable)
         setattr(self.variable, _LINK, weakref.ref(self))

@@ -248,3 +248,22 @@ def test_predict_and_fit_on_a_dataset_of_ragged_ids(table):
     model.compile("sgd", "mse")
     model.fit(data, verbose=0)
     assert model.predict(data, verbose=0).shape == (4, 1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_tensorflow_checkpoints_hold_the_table(tmp_path, compiled):
+    def make():
+        model = keras.Sequential(
+            [keras.Input((3,), dtype="int64"), me.layers.Embedding(10, 4, combiner="sum")]
+        )
+        if compiled:
+            model.compile(optimizer=me.optimizers.Adam(0.1), loss="mse")
+            model.fit(ids, np.ones([1, 4]), verbose=0)
+        return model
+
+    ids = np.array([[1, 2, 3]])
+    first = make()
+    path = tf.train.Checkpoint(model=first).save(str(tmp_path / "checkpoint"))
+    second = make()
+    tf.train.Checkpoint(model=second).restore(path).assert_existing_objects_matched()
+    np.testing.assert_array_equal(second(ids), first(ids))
