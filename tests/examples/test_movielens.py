@@ -141,7 +141,7 @@ def test_both_kinds_of_embeddings_give_a_feature_its_vector(small):
 
 @pytest.mark.parametrize(
     "model, optimizer",
-    [("dlrm", "adam"), ("dcn", "adagrad"), ("dlrm", "rowwise_adagrad"), ("dcn", "sgd")],
+    [("dlrm", "adagrad"), ("dcn", "rowwise_adagrad")],
 )
 def test_training_learns(small, model, optimizer):
     experiment = Experiment(
@@ -184,9 +184,8 @@ def test_copied_weights_predict_the_same(small):
     np.testing.assert_allclose(ours(inputs), theirs(inputs), rtol=1e-5)
 
 
-@pytest.mark.parametrize("model", movielens.MODELS)
-def test_a_model_is_saved_loaded_and_served(small, model):
-    experiment = Experiment(small, data.split(small), model, epochs=1)
+def test_a_model_is_saved_loaded_and_served(small):
+    experiment = Experiment(small, data.split(small), "dcn", epochs=1)
     trained = create(experiment, "merlin", 0)
     fit(experiment, "merlin", 0, trained)
     assert movielens.check_saving(trained, small, np.arange(300)) == []
