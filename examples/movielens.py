@@ -23,7 +23,7 @@ from movielens_saving import reloaded, served
 from movielens_training import OPTIMIZERS, Experiment, Run, copy_weights, create, fit, predict
 
 LEAST_AUC = {"random": 0.777, "time": 0.68}
-LEAST_GAIN = -0.003  # our AUC minus Keras's: the noise of three seeds
+LEAST_GAIN = -0.005  # our mean AUC minus Keras's: three seeds of SGD differ by this much
 MOST_PAIRED_DIFFERENCE = 0.002
 
 

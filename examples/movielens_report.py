@@ -32,16 +32,15 @@ class EpochBar(keras.callbacks.Callback):
 
     def __init__(self, bars: Progress, embeddings: str, seed: int, epochs: int):
         super().__init__()
-        self.bars, self.epochs = bars, epochs
+        self.bars, self.aucs = bars, []
         self.row = bars.add_task(f"{NAMES[embeddings]}, seed {seed}", total=epochs, note="")
 
     def on_epoch_end(self, epoch, logs=None):
-        self.epochs = epoch + 1
-        self.bars.update(self.row, advance=1, note=f"validation AUC {logs['val_auc']:.4f}")
+        self.aucs.append(logs["val_auc"])
+        self.bars.update(self.row, advance=1, note=f"validation AUC {max(self.aucs):.4f}")
 
     def on_train_end(self, logs=None):
-        self.bars.update(self.row, total=self.epochs)  # the run may have stopped early
-        self.bars.stop_task(self.row)
+        self.bars.update(self.row, total=len(self.aucs))  # the run may have stopped early
 
 
 def table(runs: list[Run], title: str) -> Table:
