@@ -95,7 +95,7 @@ $(TF212)/.installed: $(TF212)/.pins $(PACKAGE)
 # --- Targets -----------------------------------------------------------------------------------
 
 example: build
-	$(PY) examples/movielens.py
+	PYTHONPATH=$(CURDIR) $(PY) examples/movielens.py
 
 # The closing line of the main run comes last.
 test: build
@@ -131,7 +131,7 @@ sanitize:
 	$(call core,build/tsan,-DMERLIN_SANITIZE=thread,$$(setarch -R true 2>/dev/null && echo setarch -R))
 
 bench: build $(PEERS)/.pins
-	$(PY) benchmarks/lookup.py
+	PYTHONPATH=$(CURDIR) $(PY) benchmarks/lookup.py $(BENCH_ARGS)
 
 CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc benchmarks/*.cc)
 
