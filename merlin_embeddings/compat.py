@@ -8,6 +8,11 @@ import tensorflow as tf
 from tensorflow import keras
 
 
+def has_keras_3() -> bool:
+    """Whether TensorFlow's Keras is Keras 3."""
+    return int(keras.__version__.split(".")[0]) >= 3
+
+
 def raw_variable(variable: Any) -> tf.Variable:
     """The ``tf.Variable`` behind a Keras 3 variable; a ``tf.Variable`` itself otherwise.
 
@@ -50,7 +55,7 @@ def mark_accessed(variable: tf.Variable) -> None:
 
 def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -> Any:
     """``layer.add_weight``, where Keras 2 calls the argument ``autocast`` otherwise."""
-    name = "autocast" if hasattr(keras, "ops") else "experimental_autocast"
+    name = "autocast" if has_keras_3() else "experimental_autocast"
     return layer.add_weight(**{name: autocast}, **arguments)
 
 

@@ -1,15 +1,8 @@
 """A layer under MirroredStrategy with two replicas learns what it learns without one."""
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import numpy as np
 
-import merlin_embeddings
+from tests import fresh
 
 SCRIPT = """
     import json
@@ -40,14 +33,6 @@ SCRIPT = """
 
 
 def test_two_replicas_train_as_one():
-    checkout = str(Path(merlin_embeddings.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": checkout},
-    )
-    before, alone, mirrored = json.loads(done.stdout.splitlines()[-1])
+    before, alone, mirrored = fresh.last_line_of(SCRIPT)
     np.testing.assert_allclose(mirrored, alone, rtol=1e-6)
     assert not np.allclose(before[:8], alone[:8])

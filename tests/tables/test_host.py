@@ -1,13 +1,6 @@
 """Tables lie where the ops run, whatever device TensorFlow would choose."""
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
-import merlin_embeddings
+from tests import fresh
 
 # A second CPU stands for a GPU: a device that variables are placed on by default.
 SCRIPT = """
@@ -32,15 +25,7 @@ SCRIPT = """
 
 
 def test_tables_and_slots_are_made_on_the_host():
-    checkout = str(Path(merlin_embeddings.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": checkout},
-    )
-    free, table, slot = json.loads(done.stdout.splitlines()[-1])
+    free, table, slot = fresh.last_line_of(SCRIPT)
     assert free.endswith("CPU:1")
     assert table.endswith("CPU:0")
     assert slot.endswith("CPU:0")
