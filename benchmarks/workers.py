@@ -18,7 +18,8 @@ PROCESS_BYTES = int(0.6 * GIB)  # libraries and their pools
 OURS = "merlin_embeddings"
 LIMIT = "gather limit"
 CALL = "tf.function call"
-REFERENCES = (LIMIT, CALL)  # measured beside the peers, but none of them
+GATHER = "torch Embedding"
+REFERENCES = (LIMIT, CALL, GATHER)  # measured beside the peers, but none of them
 
 
 class PeerError(RuntimeError):
@@ -58,6 +59,7 @@ PEERS = (
          {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2}, 1, torch=True),
     Peer("torch EmbeddingBag", "torch_embedding_bag",
          {"forward": 1, "sgd": 1.2, "adagrad": 2.2, "adam": 3.2}, 3, torch=True),
+    Peer(GATHER, "torch_embedding", {"forward": 1}, 3, torch=True),
     Peer(LIMIT, "gather_limit", {"forward": 1}, 1),
     Peer(CALL, "tensorflow_call", {"forward": 0}, 1),
     Peer("tf lookup", "tensorflow_lookup", {"forward": 2.2, "sgd": 2.2, "adagrad": 2.2}, 3),

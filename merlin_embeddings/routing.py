@@ -43,6 +43,8 @@ class Route:
         row_splits: `[B + 1]` int64, or None where every bag has `hotness` ids.
         hotness: ids a bag, or None.
         weights: `[N]` float32, or None.
+        strict: the lines are ids that nobody has checked yet: the lookup refuses all that aren't
+            rows of the table, -1 too.
         positions: where vectors that came from other processes go; None in one process.
         token: keeps lines where they are until their update has run; None where rows never move.
     """
@@ -52,6 +54,7 @@ class Route:
     row_splits: tf.Tensor | None
     hotness: int | None
     weights: tf.Tensor | None
+    strict: bool = False
     positions: tf.Tensor | None = None
     token: Any = None
 
@@ -103,16 +106,25 @@ def _route(query: Query, rows: tf.Tensor) -> Route:
         row_splits=bags.row_splits if bags.hotness is None else None,
         hotness=bags.hotness,
         weights=bags.weights,
+        strict=_left_to_lookup(query),
     )
+
+
+def _left_to_lookup(query: Query) -> bool:
+    """Whether the lookup can check the ids in place of the map: a pass over them less."""
+    return query.ids.passes_on and query.bags.padding_id is None
 
 
 def _assign(queries: Sequence[Query]) -> list[tf.Tensor]:
     """The rows of each query's ids; -1 for padding."""
     classes: dict[type[PureIdMap], list[int]] = {}
+    results: list[Any] = [None] * len(queries)
     for index, query in enumerate(queries):
         _check_strings(query)
-        classes.setdefault(type(query.ids), []).append(index)
-    results: list[Any] = [None] * len(queries)
+        if _left_to_lookup(query):
+            results[index] = query.bags.values
+        else:
+            classes.setdefault(type(query.ids), []).append(index)
     for cls, members in classes.items():
         chosen = [queries[index] for index in members]
         rows = cls.assign_each(

@@ -1,9 +1,8 @@
 """torch.nn.functional.embedding_bag with sparse gradients, and torch's sparse optimizers.
 
 `nn.EmbeddingBag(mode="sum", sparse=True)` is this function and a weight. Flat ids with offsets are
-its native input (a [B, L] input makes the offsets anew in each call); one-hot features may also use
-`embedding`, which is the same sum over a bag of one. Adam is `SparseAdam` (lazy), Adagrad takes
-sparse gradients, SGD adds them; torch has no row-wise Adagrad.
+its native input (a [B, L] input makes the offsets anew in each call). Adam is `SparseAdam` (lazy),
+Adagrad takes sparse gradients, SGD adds them; torch has no row-wise Adagrad.
 """
 
 from __future__ import annotations
@@ -51,14 +50,7 @@ class Adapter(base.Adapter):
                 for weight, x in zip(self.weights, flat[i], strict=True)
             ]
 
-        def embedding(i: int):
-            return [
-                functional.embedding(x, weight, sparse=True)
-                for weight, x in zip(self.weights, flat[i], strict=True)
-            ]
-
-        lookups = {"embedding_bag": bag}
-        return {"embedding": embedding, **lookups} if hotness == 1 else lookups
+        return {"embedding_bag": bag}
 
     def steps(self, group: str, ids: np.ndarray) -> dict[str, base.Step]:
         from cases import LEARNING_RATE, output_gradient

@@ -26,10 +26,13 @@ class PureIdMap(abc.ABC):
     Attributes:
         rows: how many rows it maps to; a row is in `[0, rows)`, or -1 for an id without a vector.
         takes_any: whether every int64 is an id, as hashed strings are.
+        passes_on: whether `assign` hands ids on as they are and fails for any outside
+            `[0, rows)`. A lookup that checks its lines anyway may take the ids then.
     """
 
     rows: int
     takes_any: bool
+    passes_on: bool = False
 
     def assign(
         self,

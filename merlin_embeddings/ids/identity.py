@@ -64,6 +64,7 @@ class IdentityMap(PureIdMap):
     def __init__(self, rows: int, out_of_range: str):
         self.rows = rows
         self.out_of_range = out_of_range
+        self.passes_on = out_of_range == "error"
 
     def refuses(self, id: int) -> bool:
         return self.out_of_range == "error" and not 0 <= id < self.rows

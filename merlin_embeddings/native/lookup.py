@@ -24,6 +24,7 @@ class Pooling:
         combiner: ``"sum"``, ``"mean"``, ``"sqrtn"``, ``"max"``, or None for a vector each lookup.
         hotness: the number of lookups of every bag where it is known and fixed, else None.
         name: how errors speak of it, such as ``"table 'item', feature 'history'"``.
+        strict: refuse line -1 too: the lines are ids that nobody has checked yet.
     """
 
     table: int
@@ -33,6 +34,7 @@ class Pooling:
     combiner: str | None
     hotness: int | None
     name: str
+    strict: bool = False
 
 
 def lookup(tables: Sequence[tf.Variable], poolings: Sequence[Pooling]) -> list[tf.Tensor]:
@@ -56,6 +58,7 @@ def lookup(tables: Sequence[tf.Variable], poolings: Sequence[Pooling]) -> list[t
         weights=[p.weights for p in poolings if p.weights is not None],
         X=sum(p.combiner == "max" for p in poolings),
         dims=[int(table.shape[1]) for table in tables],
+        strict=[p.strict for p in poolings],
         **_attributes([int(table.shape[0]) for table in tables], poolings),
     )
     return list(outputs.pooled)

@@ -15,7 +15,8 @@ class Request(NamedTuple):
     Attributes:
         table: where the vectors are.
         route: has `lines` [N] int64 (-1: no vector), `row_splits` [B+1] int64 or None, `hotness`
-            (every bag has exactly so many lines) or None, and `weights` [N] float32 or None.
+            (every bag has exactly so many lines) or None, `weights` [N] float32 or None, and
+            `strict` (-1 is an error too).
         combiner: "sum", "mean", "sqrtn", "max", or None for the single vectors.
         name: what errors call it, as "table 'item', feature 'history'".
     """
@@ -67,6 +68,7 @@ def _call(requests: Sequence[Request]) -> list[tf.Tensor]:
             combiner=request.combiner,
             hotness=request.route.hotness,
             name=request.name,
+            strict=request.route.strict,
         )
         for request in requests
     ]

@@ -9,6 +9,9 @@ namespace merlin {
 namespace MERLIN_ISA {
 namespace {
 
+// Whether a line that is not in the table is an error, and not just a lookup without a vector.
+MERLIN_INLINE bool refused(const Pooling& p, int64_t line) { return line != kNoLine || p.strict; }
+
 // Divides by the number (or the sum of weights) that the combiner asks for; 0 where that is 0.
 MERLIN_INLINE float bag_scale(Combiner combiner, float sum, float sum_of_squares) {
   if (combiner == Combiner::kSum) return 1;
@@ -33,6 +36,7 @@ int64_t pool(const LookupTask& t, int64_t begin, int64_t end) {
     Lanes sum[K > 0 ? K : 1] = {};
     if constexpr (K == 0)
       for (int64_t d = 0; d < dim; ++d) out[d] = 0;
+    int64_t count = 0;
     float total = 0, squares = 0;
     for (const int64_t last = p.begin(bag + 1); i < last; ++i) {
       if (i + ahead < stop) {
@@ -41,12 +45,16 @@ int64_t pool(const LookupTask& t, int64_t begin, int64_t end) {
       }
       const int64_t line = p.lines[i];
       if (static_cast<uint64_t>(line) >= rows) {
-        if (line != kNoLine && bad < 0) bad = i;
+        if (refused(p, line) && bad < 0) bad = i;
         continue;
       }
       const float weight = Weighted ? p.weights[i] : 1;
-      total += weight;
-      squares += weight * weight;
+      if constexpr (Weighted) {
+        total += weight;
+        squares += weight * weight;
+      } else {
+        ++count;
+      }
       const Storage* row = data + line * dim;
       if constexpr (K > 0) {
         for (int k = 0; k < K; ++k) {
@@ -58,6 +66,7 @@ int64_t pool(const LookupTask& t, int64_t begin, int64_t end) {
           out[d] += Weighted ? F::widen(row[d]) * weight : F::widen(row[d]);
       }
     }
+    if constexpr (!Weighted) total = squares = static_cast<float>(count);
     const float scale = bag_scale(p.combiner, total, squares);
     if constexpr (K > 0) {
       for (int k = 0; k < K; ++k) *reinterpret_cast<Lanes*>(out + k * kLanes) = sum[k] * scale;
@@ -85,7 +94,7 @@ int64_t pool_max(const LookupTask& t, int64_t begin, int64_t end) {
     for (int64_t i = p.begin(bag), last = p.begin(bag + 1); i < last; ++i) {
       const int64_t line = p.lines[i];
       if (static_cast<uint64_t>(line) >= rows) {
-        if (line != kNoLine && bad < 0) bad = i;
+        if (refused(p, line) && bad < 0) bad = i;
         continue;
       }
       const Storage* row = data + line * dim;

@@ -42,6 +42,7 @@ struct Pooling {
   int64_t bags;               // B
   int64_t hotness;
   Combiner combiner;
+  bool strict;  // kNoLine is refused too: the lines are ids that nobody has checked yet
 
   MERLIN_ALWAYS_INLINE int64_t begin(int64_t bag) const {
     return row_splits ? row_splits[bag] : bag * hotness;

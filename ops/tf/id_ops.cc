@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tf/messages.h"
 #include "tf/status.h"
 #include "tf/thread_pool.h"
 
@@ -18,7 +19,8 @@ using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
 using tensorflow::shape_inference::InferenceContext;
 
-constexpr int64_t kIdsAPiece = 1 << 15;
+// A thread's waking costs more than looking at this many ids.
+constexpr int64_t kIdsAPiece = 1 << 17;
 
 // Runs work(feature, begin, end) over all ids of all features.
 template <class Work>
@@ -27,12 +29,23 @@ void ForPieces(OpKernelContext* ctx, const OpInputList& ids, const Work& work) {
     int feature;
     int64_t begin, end;
   };
-  std::vector<Piece> pieces;
-  for (int f = 0; f < ids.size(); ++f)
-    for (int64_t i = 0, n = ids[f].NumElements(); i < n; i += kIdsAPiece)
-      pieces.push_back({f, i, std::min(n, i + kIdsAPiece)});
-  ThreadPool(ctx).run(pieces.size(),
-                      [&](int64_t p) { work(pieces[p].feature, pieces[p].begin, pieces[p].end); });
+  // A piece is ranges of several features, together at most kIdsAPiece ids.
+  std::vector<std::vector<Piece>> pieces(1);
+  int64_t room = kIdsAPiece;
+  for (int f = 0; f < ids.size(); ++f) {
+    for (int64_t i = 0, n = ids[f].NumElements(); i < n;) {
+      const int64_t end = std::min(n, i + room);
+      pieces.back().push_back({f, i, end});
+      room -= end - i;
+      i = end;
+      if (room > 0) continue;
+      pieces.emplace_back();
+      room = kIdsAPiece;
+    }
+  }
+  ThreadPool(ctx).run(pieces.size(), [&](int64_t p) {
+    for (const Piece& piece : pieces[p]) work(piece.feature, piece.begin, piece.end);
+  });
 }
 
 tensorflow::Status SameShapes(InferenceContext* c) {
@@ -40,10 +53,15 @@ tensorflow::Status SameShapes(InferenceContext* c) {
   return Ok();
 }
 
+// The top bit of `id | (size - 1 - id)` is set for ids outside [0, size) alone; this form needs no
+// comparison, and so every instruction set does several at once.
 bool AllWithin(const int64_t* ids, int64_t begin, int64_t end, uint64_t size) {
-  uint64_t outside = 0;
-  for (int64_t i = begin; i < end; ++i) outside |= static_cast<uint64_t>(ids[i]) >= size;
-  return outside == 0;
+  uint64_t bits = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    const uint64_t id = static_cast<uint64_t>(ids[i]);
+    bits |= id | (size - 1 - id);
+  }
+  return bits >> 63 == 0;
 }
 
 // Ids that are rows already. Where all are in range the tensor goes through uncopied.
@@ -74,10 +92,8 @@ class CheckRangeOp final : public tensorflow::OpKernel {
       if (policies_[f] == "error") {
         int64_t i = 0;
         while (id(i) >= 0 && id(i) < size) ++i;
-        ctx->SetStatus(InvalidArgument(
-            names_[f], ": id ", id(i), " at position ", i, " is outside [0, ", size,
-            "); raise vocabulary_size, or choose ids=Identity(out_of_range='zero' or 'clip') or a "
-            "map that takes every id, such as Modulo"));
+        ctx->SetStatus(InvalidArgument(names_[f], ": id ", id(i), " at position ", i, kOutside,
+                                       size, kWayOut));
         return;
       }
       const bool clip = policies_[f] == "clip";

@@ -1,5 +1,6 @@
 // Merlin>Lookup: F features' bags pooled from T tables in one call.
 #include "core/drivers.h"
+#include "tf/messages.h"
 #include "tf/poolings.h"
 #include "tf/status.h"
 #include "tf/thread_pool.h"
@@ -50,7 +51,11 @@ Status LookupShape(InferenceContext* c) {
 
 class LookupOp final : public tensorflow::OpKernel {
  public:
-  explicit LookupOp(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx), attrs_(ctx) {}
+  explicit LookupOp(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx), attrs_(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("strict", &strict_));
+    OP_REQUIRES(ctx, static_cast<int>(strict_.size()) == attrs_.features(),
+                InvalidArgument("strict needs an entry for each feature"));
+  }
 
   void Compute(OpKernelContext* ctx) override {
     std::vector<Pooling> poolings;
@@ -68,6 +73,7 @@ class LookupOp final : public tensorflow::OpKernel {
       LookupTask task{};
       OP_REQUIRES_OK(ctx, AsTable(*tables.tensor(attrs_.table_of(f)), &task.table));
       task.pooling = poolings[f];
+      task.pooling.strict = strict_[f];
       const TensorShape shape({poolings[f].bags, task.table.dim});
       Tensor* out = nullptr;
       OP_REQUIRES_OK(ctx, pooled.allocate(f, shape, &out));
@@ -84,17 +90,21 @@ class LookupOp final : public tensorflow::OpKernel {
       tasks.push_back(task);
     }
     const BadLine bad = lookup(tasks, ThreadPool(ctx));
-    OP_REQUIRES(
-        ctx, bad.task < 0,
-        InvalidArgument(
-            attrs_.name(std::max<int64_t>(bad.task, 0)), ": row ",
-            poolings[std::max<int64_t>(bad.task, 0)].lines[std::max<int64_t>(bad.position, 0)],
-            " of lookup ", bad.position, " is outside the table's ",
-            tasks[std::max<int64_t>(bad.task, 0)].table.rows, " rows"));
+    if (bad.task >= 0) ctx->SetStatus(Refusal(tasks[bad.task], bad));
   }
 
  private:
+  Status Refusal(const LookupTask& task, const BadLine& bad) const {
+    const int64_t line = task.pooling.lines[bad.position], rows = task.table.rows;
+    if (task.pooling.strict)
+      return InvalidArgument(attrs_.name(bad.task), ": id ", line, " at position ", bad.position,
+                             kOutside, rows, kWayOut);
+    return InvalidArgument(attrs_.name(bad.task), ": row ", line, " of lookup ", bad.position,
+                           " is outside the table's ", rows, " rows");
+  }
+
   PoolingAttrs attrs_;
+  std::vector<bool> strict_;
 };
 
 REGISTER_OP("Merlin>Lookup")
@@ -106,6 +116,7 @@ REGISTER_OP("Merlin>Lookup")
     .Output("winners: X * int32")
     .MERLIN_POOLING_ATTRS.Attr("X: int >= 0")
     .Attr("dims: list(int)")
+    .Attr("strict: list(bool)")
     .SetIsStateful()
     .SetShapeFn(LookupShape);
 

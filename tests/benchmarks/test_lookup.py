@@ -125,7 +125,7 @@ def test_a_small_run_gives_a_whole_document(tmp_path):
     assert document["quick"] is True
     assert document["machine"]["cores"] == os.cpu_count()
     assert document["machine"]["cpu"] and document["machine"]["caches"]
-    assert set(document["left_out"]) == {"fbgemm TBE", "torch EmbeddingBag"}
+    assert set(document["left_out"]) == {"fbgemm TBE", "torch EmbeddingBag", "torch Embedding"}
     assert all("environment" in reason for reason in document["left_out"].values())
 
     groups = {

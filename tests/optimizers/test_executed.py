@@ -48,7 +48,6 @@ def test_a_plain_step_runs_one_of_each_and_no_values(tmp_path):
     fit = model_of(me.optimizers.Adagrad(0.1))
     fit()  # traces
     assert executed(fit, tmp_path) == {
-        "Merlin>CheckRange": STEPS,
         "Merlin>Lookup": STEPS,
         "Merlin>Group": STEPS,
         "Merlin>Update": STEPS,
