@@ -105,11 +105,35 @@ def run(options: argparse.Namespace, console: Console) -> dict:
     results: list[Result] = []
     size = None
     pool = Pool(interpreters, options.threads)
+    verdicts: dict[str, dict] = {}
+
+    def save(others: float | None = None) -> dict:
+        """Writes what there is so far: a run that is stopped keeps it."""
+        document = {
+            "benchmark": "lookup",
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.time() - started, 1),
+            "quick": options.quick,
+            "threads": options.threads,
+            "effort": asdict(options.effort),
+            "machine": machine | {"others_cpu_percent": others},
+            "versions": pool.versions,
+            "checks": verdicts,
+            "left_out": absent,
+            "summary": report.summary(results),
+            "results": [result.record() for result in results],
+            "adam_table_size": size,
+        }
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(document, indent=1) + "\n")
+        return document
+
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
         folder = Path(name)
         console.print("Checking that every peer computes the same sums and steps ...")
-        verdicts = check(pool, peers, options.groups, folder)
+        verdicts |= check(pool, peers, options.groups, folder)
         wrong = {peer for peer, v in verdicts.items() if set(v.values()) - {"ok"}}
         peers = [peer for peer in peers if peer.name not in wrong]
         absent |= {peer: f"fails its check: {verdicts[peer]}" for peer in sorted(wrong)}
@@ -131,6 +155,7 @@ def run(options: argparse.Namespace, console: Console) -> dict:
                         pool, peers, options.groups, tables_set, files, budget, options.effort,
                         progress,
                     )  # fmt: skip
+                    save()
             if options.size_rows and "adam" in options.groups:
                 pool.close()
                 large, small = (TableSet(1, rows, 16) for rows in _integers(options.size_rows))
@@ -145,29 +170,12 @@ def run(options: argparse.Namespace, console: Console) -> dict:
     if others > BUSY_PERCENT:
         console.print(f"[red]Other processes used {others:.0f}% of the machine meanwhile: the "
                       "figures say little about peers whose threads spin.[/]")  # fmt: skip
-    return {
-        "benchmark": "lookup",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.time() - started, 1),
-        "quick": options.quick,
-        "threads": options.threads,
-        "effort": asdict(options.effort),
-        "machine": machine | {"others_cpu_percent": round(others, 1)},
-        "versions": pool.versions,
-        "checks": verdicts,
-        "left_out": absent,
-        "summary": report.summary(results),
-        "results": [result.record() for result in results],
-        "adam_table_size": size,
-    }
+    return save(round(others, 1))
 
 
 def main(given: list[str] | None = None) -> int:
     options = arguments(given)
     document = run(options, Console(width=None if sys.stdout.isatty() else 150))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
     failed = any(set(verdict.values()) - {"ok"} for verdict in document["checks"].values())
     return 1 if failed else 0
 

@@ -3,7 +3,7 @@
 from merlin_embeddings.native.ids import check_range, modulo, row_splits
 from merlin_embeddings.native.lookup import Pooling, lookup
 from merlin_embeddings.native.tables import (
-    buffer_address,
+    buffer_serial,
     initial_rows,
     initial_table,
     to_huge_pages,
@@ -15,7 +15,7 @@ __all__ = [
     "Pooling",
     "Source",
     "TableUpdate",
-    "buffer_address",
+    "buffer_serial",
     "check_range",
     "coalesce",
     "initial_rows",

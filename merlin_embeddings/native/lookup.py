@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from merlin_embeddings.compat import mark_accessed
+from merlin_embeddings.compat import is_symbolic, mark_accessed
 from merlin_embeddings.native.library import ops
 
 
@@ -111,10 +112,25 @@ def group(
     )
 
 
-def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, like: tf.Tensor) -> tf.Tensor:
-    """A pooled vector's gradient [B, D] from what TensorFlow hands over."""
+def _is_absent(gradient: tf.Tensor | tf.IndexedSlices | None) -> bool:
+    """Whether nothing depends on an output: tapes hand over None, or zeros that they made.
+
+    Zeros must not go on: decay and moments would move rows that the loss never saw. In eager mode
+    zeros that a tape made look like any others, and do go on.
+    """
     if gradient is None:
-        return tf.zeros_like(like)
+        return True
+    if isinstance(gradient, tf.IndexedSlices) or not is_symbolic(gradient):
+        return False
+    if gradient.op.type == "Fill":
+        gradient = gradient.op.inputs[1]
+    if gradient.op.type == "Const":
+        return not np.any(tf.get_static_value(gradient))
+    return gradient.op.type == "ZerosLike"
+
+
+def _dense(gradient: tf.Tensor | tf.IndexedSlices, like: tf.Tensor) -> tf.Tensor:
+    """A pooled vector's gradient [B, D] from what TensorFlow hands over."""
     if isinstance(gradient, tf.IndexedSlices):
         return tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(like, gradient.indices.dtype)[0]
@@ -122,46 +138,98 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, like: tf.Tensor) -> tf
     return gradient
 
 
+def _only(features: list[int], attributes: dict, handles: list) -> tuple[dict, list, list[int]]:
+    """Attributes and handles of some features and the tables they use, and which those are."""
+    tables = sorted({attributes["table_of"][f] for f in features})
+    chosen = {
+        name: [values[f] for f in features]
+        for name, values in attributes.items()
+        if name != "table_rows"
+    }
+    chosen["table_of"] = [tables.index(table) for table in chosen["table_of"]]
+    chosen["table_rows"] = [attributes["table_rows"][table] for table in tables]
+    return chosen, [handles[table] for table in tables], tables
+
+
+def _by_feature(values: Sequence[tf.Tensor], present: Sequence[bool]) -> list[tf.Tensor | None]:
+    """Spreads a list that only some features have an entry in."""
+    left = iter(values)
+    return [next(left) if has else None for has in present]
+
+
 @tf.RegisterGradient("Merlin>Lookup")
+@tf.autograph.experimental.do_not_convert
 def _lookup_gradient(op: tf.Operation, *output_gradients: Any) -> list:
-    attributes = attributes_of(op)
     features, tables = op.get_attr("F"), op.get_attr("T")
+    table_gradients: list = [None] * tables
+    weight_gradients: list = [None] * features
+    used = [f for f in range(features) if not _is_absent(output_gradients[f])]
+    if used:
+        _fill_gradients(op, output_gradients, used, table_gradients, weight_gradients)
+    weighted = [g for g, has in zip(weight_gradients, op.get_attr("weighted"), strict=True) if has]
+    return [*table_gradients, *[None] * (2 * features), *weighted]
+
+
+def _fill_gradients(
+    op: tf.Operation,
+    output_gradients: Sequence[Any],
+    used: list[int],
+    table_gradients: list,
+    weight_gradients: list,
+) -> None:
+    """Writes the gradients that the features in ``used`` have into the lists of all."""
+    features = op.get_attr("F")
     handles, lines, row_splits, weights = take(
-        op.inputs, tables, features, features, op.get_attr("W")
+        op.inputs, op.get_attr("T"), features, features, op.get_attr("W")
     )
     pooled, winners = take(op.outputs, features, op.get_attr("X"))
-    gradients = [_dense(g, p) for g, p in zip(output_gradients, pooled, strict=False)]
-    groups = group(lines, row_splits, weights, attributes)
+    attributes = attributes_of(op)
+    weights = _by_feature(weights, attributes["weighted"])
+    winners = _by_feature(winners, [c == "max" for c in attributes["combiners"]])
+    attributes, handles, tables = _only(used, attributes, handles)
+    inputs = dict(
+        lines=[lines[f] for f in used],
+        row_splits=[row_splits[f] for f in used],
+        weights=[weights[f] for f in used if weights[f] is not None],
+    )
+    gradients = [_dense(output_gradients[f], pooled[f]) for f in used]
+    groups = group(**inputs, attributes=attributes)
     values = ops.merlin_values(
         gradients=gradients,
-        lines=lines,
-        row_splits=row_splits,
-        weights=weights,
-        winners=winners,
+        **inputs,
+        winners=[winners[f] for f in used if winners[f] is not None],
         rows=groups.rows,
         offsets=groups.offsets,
         sources=groups.sources,
         **attributes,
     )
-    slices = [
-        tf.IndexedSlices(v, rows, tf.constant([count, dim], tf.int64))
-        for v, rows, count, dim in zip(
-            values, groups.rows, attributes["table_rows"], op.get_attr("dims"), strict=True
+    dims = op.get_attr("dims")
+    for at, table in enumerate(tables):
+        shape = [attributes["table_rows"][at], dims[table]]
+        # As TensorFlow's own gradients have it, so that both can meet behind a tf.cond.
+        small = max(shape) <= tf.int32.max
+        table_gradients[table] = tf.IndexedSlices(
+            values[at], groups.rows[at], tf.constant(shape, tf.int32 if small else tf.int64)
         )
-    ]
-    weight_gradients = []
-    if weights:
-        weight_gradients = ops.merlin_weight_gradient(
-            tables=handles,
-            gradients=gradients,
-            lines=lines,
-            row_splits=row_splits,
-            weights=weights,
-            **attributes,
+    if inputs["weights"]:
+        found = ops.merlin_weight_gradient(
+            tables=handles, gradients=gradients, **inputs, **attributes
         )
-    return [*slices, *[None] * (2 * features), *weight_gradients]
+        weighted = [f for f in used if weights[f] is not None]
+        for feature, gradient in zip(weighted, found, strict=True):
+            weight_gradients[feature] = gradient
 
 
+def _no_second_order(op: tf.Operation, *_: Any) -> list:
+    raise LookupError(
+        f"{op.get_attr('names')}: embedding lookups have first-order gradients only; put "
+        "tf.stop_gradient around the first gradient, or differentiate with respect to the pooled "
+        "vectors"
+    )
+
+
+tf.RegisterGradient("Merlin>Values")(_no_second_order)
+tf.RegisterGradient("Merlin>WeightGradient")(_no_second_order)
 tf.no_gradient("Merlin>Group")
 tf.no_gradient("Merlin>CheckRange")
 tf.no_gradient("Merlin>Modulo")

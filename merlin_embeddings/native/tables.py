@@ -73,6 +73,10 @@ def write_rows(
     return ops.merlin_write_rows(table=variable.handle, rows=rows, values=values, label=name)
 
 
-def buffer_address(variable: tf.Variable) -> tf.Tensor:
-    """Where the variable's buffer lies, int64 []: another after ``assign`` bound a new one."""
-    return ops.merlin_buffer_address(table=variable.handle)
+def buffer_serial(variable: tf.Variable) -> tf.Tensor:
+    """A number, int64 [], that the variable's present buffer alone ever has.
+
+    A buffer that `assign` bound comes from elsewhere and has no number; its value is moved into one
+    that has, on huge pages, so that it is another number than before. A write in place keeps it.
+    """
+    return ops.merlin_buffer_serial(table=variable.handle)

@@ -307,9 +307,8 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         table = table_of(variable)
         if table is None:
             return
-        table.detach()
         for spec, slot in zip(self.slot_specs(), self._state.slots[_key(variable)], strict=True):
-            table.attach(spec.name, slot, spec.fill)
+            table.attach(spec.name, slot, spec.fill, owner=self)
         self._state.flags[_key(variable)] = table.changes.start()
 
     def _slots_of_tables(self) -> set:

@@ -50,7 +50,7 @@ class Changes:
         self._name = name
         self._variable = variable
         self._flags: tf.Variable | None = None
-        self._address = 0
+        self._buffer = 0
         self._era = 0
         self._number = 0
 
@@ -73,7 +73,7 @@ class Changes:
                     trainable=False,
                     name=f"{self._name}_changed",
                 )
-                self._address = self._current_address()
+                self._buffer = self._current_buffer()
         return self._flags
 
     def lose(self) -> None:
@@ -82,7 +82,7 @@ class Changes:
         self._number = 0
         if self._flags is not None:
             self._flags.assign(tf.zeros_like(self._flags))
-            self._address = self._current_address()
+            self._buffer = self._current_buffer()
 
     @contextmanager
     def writing(self, rows: tf.Tensor) -> Iterator[None]:
@@ -94,15 +94,15 @@ class Changes:
         if self._flags is None:
             yield
             return
-        self._check_address()
+        self._check_buffer()
         ones = tf.ones_like(rows, dtype=tf.uint8)
         self._flags.scatter_update(tf.IndexedSlices(ones, rows))
         yield
-        self._address = self._current_address()
+        self._buffer = self._current_buffer()
 
     def mark(self) -> Mark:
         """This moment. Reads and writes one byte a row."""
-        self._check_address()
+        self._check_buffer()
         if self._flags is not None:
             flags = self._flags
             ages = (flags > 0) & (flags < _OLDEST)
@@ -127,17 +127,17 @@ class Changes:
                 f"table '{self._name}': since={mark!r} is no mark of this table; "
                 "pass what its mark() returned"
             )
-        self._check_address()
+        self._check_buffer()
         if self._flags is None or mark.era != self._era or mark.number == 0:
             return None
         age = min(self._number - mark.number + 1, _OLDEST)
         flags = self._flags.numpy()
         return np.flatnonzero((flags > 0) & (flags <= age)).astype(np.int64)
 
-    def _check_address(self) -> None:
+    def _check_buffer(self) -> None:
         """Loses track if the buffer isn't the one that the table's own writes left."""
-        if self._flags is not None and self._current_address() != self._address:
+        if self._flags is not None and self._current_buffer() != self._buffer:
             self.lose()
 
-    def _current_address(self) -> int:
-        return int(native.buffer_address(compat.raw_variable(self._variable)))
+    def _current_buffer(self) -> int:
+        return int(native.buffer_serial(compat.raw_variable(self._variable)))

@@ -1,5 +1,6 @@
 """A table with one row for each key, all in the memory of this process."""
 
+import itertools
 import random
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,11 @@ class Slot(NamedTuple):
 
     variable: tf.Variable
     fill: float
+
+
+class _Attached(NamedTuple):
+    slot: Slot
+    owner: weakref.ref
 
 
 class DenseTable:
@@ -78,7 +84,7 @@ class DenseTable:
                 constraint=config.constraint,
                 name=config.name,
             )
-        self._slots: dict[str, Slot] = {}
+        self._attached: dict[str, _Attached] = {}
         self._changes = Changes(self.name, self.variable)
         setattr(self.variable, _LINK, weakref.ref(self))
 
@@ -100,16 +106,25 @@ class DenseTable:
 
     @property
     def slots(self) -> Mapping[str, Slot]:
-        """The attached slots by name."""
-        return MappingProxyType(self._slots)
+        """The attached slots by name, those of owners that are gone left out."""
+        alive = {name: a.slot for name, a in self._attached.items() if a.owner() is not None}
+        return MappingProxyType(alive)
 
-    def attach(self, name: str, variable: tf.Variable, fill: float) -> None:
+    def attach(self, name: str, variable: tf.Variable, fill: float, owner: Any = None) -> str:
         """Makes an optimizer slot part of the rows.
 
+        Several optimizers may train one table in turn: the slots of all of them are part of its
+        rows, as long as the optimizers live. Attaching a slot again changes nothing.
+
         Args:
-            name: of the slot; one attached before under this name is let go.
+            name: of the slot.
             variable: [R] or [R, ...], floating point.
             fill: the slot's true starting value (Adagrad's isn't 0); what `reset` writes.
+            owner: whose slot it is, held weakly: without it the slot is let go. None: the table's.
+
+        Returns:
+            What the slot is called: `name`, or with a number behind it where another owner's slot
+            has that name.
 
         Raises:
             ValueError: when the first axis isn't R.
@@ -120,11 +135,17 @@ class DenseTable:
                 f"table '{self.name}': slot '{name}' has shape {list(shape)}, "
                 f"its first axis must be the table's {self.rows} rows"
             )
-        self._slots[name] = Slot(variable, fill)
-
-    def detach(self) -> None:
-        """Lets all slots go: another optimizer takes over, or none."""
-        self._slots.clear()
+        alive = self.slots
+        self._attached = {known: self._attached[known] for known in alive}
+        for known, slot in alive.items():
+            if slot.variable is variable:
+                return known
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        free = next(n for n in itertools.chain([name], numbered) if n not in alive)
+        self._attached[free] = _Attached(
+            Slot(variable, fill), weakref.ref(self if owner is None else owner)
+        )
+        return free
 
     # Rows
 
@@ -235,13 +256,13 @@ class DenseTable:
 
     def _require_slots(self, entries: Entries) -> None:
         for name, values in entries.slots.items():
-            if name not in self._slots:
-                attached = ", ".join(f"'{known}'" for known in self._slots) or "none"
+            if name not in self.slots:
+                attached = ", ".join(f"'{known}'" for known in self.slots) or "none"
                 raise ValueError(
                     f"table '{self.name}': unknown slot '{name}'; attached slots: {attached}. "
                     "Build the optimizer that owns it first, or leave the slot out"
                 )
-            expected = tuple(self._slots[name].variable.shape)[1:]
+            expected = tuple(self.slots[name].variable.shape)[1:]
             if values.shape[1:] != expected:
                 raise ValueError(
                     f"table '{self.name}': slot '{name}' has rows of shape "
@@ -254,14 +275,14 @@ class DenseTable:
         def read(variable: tf.Variable) -> np.ndarray:
             return compat.raw_variable(variable).sparse_read(rows).numpy()
 
-        slots = {name: read(slot.variable) for name, slot in self._slots.items()}
+        slots = {name: read(slot.variable) for name, slot in self.slots.items()}
         return Entries(keys=keys, vectors=read(self.variable), slots=slots)
 
     def _write(self, keys: np.ndarray, vectors: Any, slots: Mapping[str, np.ndarray]) -> None:
         rows = tf.constant(keys, tf.int64)
         with self._changes.writing(rows):
             _write_rows(self.variable, rows, vectors)
-            for name, slot in self._slots.items():
+            for name, slot in self.slots.items():
                 shape = [len(keys), *slot.variable.shape[1:]]
                 values = slots[name] if name in slots else np.full(shape, slot.fill, np.float32)
                 _write_rows(slot.variable, rows, values)

@@ -162,6 +162,9 @@ REGISTER_OP("Merlin>Modulo")
     .SetShapeFn(SameShapes);
 REGISTER_KERNEL_BUILDER(Name("Merlin>Modulo").Device(tensorflow::DEVICE_CPU), ModuloOp);
 
+// Of a batch; beyond it a dense_shape is a mistake and not a size.
+constexpr int64_t kMostRows = int64_t{1} << 40;
+
 class RowSplitsOp final : public tensorflow::OpKernel {
  public:
   explicit RowSplitsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
@@ -171,7 +174,8 @@ class RowSplitsOp final : public tensorflow::OpKernel {
   void Compute(OpKernelContext* ctx) override {
     const auto row = ctx->input(0).flat<int64_t>();
     const int64_t rows = ctx->input(1).scalar<int64_t>()();
-    OP_REQUIRES(ctx, rows >= 0, InvalidArgument(name_, ": ", rows, " rows"));
+    OP_REQUIRES(ctx, rows >= 0 && rows <= kMostRows,
+                InvalidArgument(name_, ": a batch of ", rows, " rows; check dense_shape"));
     for (int64_t i = 0; i < row.size(); ++i)
       OP_REQUIRES(ctx, row(i) >= (i == 0 ? 0 : row(i - 1)) && row(i) < rows,
                   InvalidArgument(name_, ": entry ", i, " is of row ", row(i), " after row ",

@@ -30,7 +30,7 @@ uint64_t Hash(const std::string& text) {
 class InitialOp : public tensorflow::OpKernel {
  public:
   explicit InitialOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    std::string kind, table;
+    std::string kind;
     int64_t seed;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("dtype", &dtype_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
@@ -38,18 +38,18 @@ class InitialOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("first", &task_.first));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("second", &task_.second));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("seed", &seed));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("table", &table));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("table", &name_));
     task_.distribution = kind == "uniform"            ? Distribution::kUniform
                          : kind == "normal"           ? Distribution::kNormal
                          : kind == "truncated_normal" ? Distribution::kTruncatedNormal
                                                       : Distribution::kConstant;
-    task_.seed = Hash(table) ^ static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15u;
+    task_.seed = Hash(name_) ^ static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15u;
   }
 
  protected:
   void Fill(OpKernelContext* ctx, int64_t rows, const int64_t* keys) {
     Tensor values;
-    OP_REQUIRES_OK(ctx, AllocateTable(ctx, dtype_, TensorShape({rows, dim_}), &values));
+    OP_REQUIRES_OK(ctx, AllocateTable(dtype_, rows, dim_, "table '" + name_ + "'", &values));
     InitializeTask task = task_;
     OP_REQUIRES_OK(ctx, AsTable(values, &task.table));
     task.keys = keys;
@@ -62,6 +62,7 @@ class InitialOp : public tensorflow::OpKernel {
  private:
   tensorflow::DataType dtype_;
   int64_t dim_;
+  std::string name_;
   InitializeTask task_{};
 };
 
@@ -124,7 +125,7 @@ class ToHugePagesOp final : public tensorflow::OpKernel {
   void Compute(OpKernelContext* ctx) override {
     const Tensor& from = ctx->input(0);
     Tensor to;
-    OP_REQUIRES_OK(ctx, AllocateTable(ctx, from.dtype(), from.shape(), &to));
+    OP_REQUIRES_OK(ctx, AllocateTable(from.dtype(), from.shape(), &to));
     if (from.TotalBytes() > 0) std::memcpy(to.data(), from.data(), from.TotalBytes());
     ctx->set_output(0, to);
   }
@@ -149,7 +150,7 @@ class WriteRowsOp final : public tensorflow::OpKernel {
     const Tensor& values = ctx->input(2);
     Variables variables;
     OP_REQUIRES_OK(ctx, variables.Add(ctx, 0, 1, "table"));
-    OP_REQUIRES_OK(ctx, variables.LockForWriting(ctx));
+    OP_REQUIRES_OK(ctx, variables.LockForWriting());
     Tensor* table = variables.tensor(0);
     OP_REQUIRES(ctx, table->dims() >= 1 && table->dtype() == values.dtype(),
                 InvalidArgument(name_, ": can't write ", tensorflow::DataTypeString(values.dtype()),
@@ -187,26 +188,29 @@ REGISTER_OP("Merlin>WriteRows")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);
 REGISTER_KERNEL_BUILDER(Name("Merlin>WriteRows").Device(tensorflow::DEVICE_CPU), WriteRowsOp);
 
-class BufferAddressOp final : public tensorflow::OpKernel {
+// A number that the variable's buffer alone ever has. A buffer that came from elsewhere (`assign`)
+// has none: its value then moves to one that does.
+class BufferSerialOp final : public tensorflow::OpKernel {
  public:
-  explicit BufferAddressOp(OpKernelConstruction* ctx) : OpKernel(ctx) {}
+  explicit BufferSerialOp(OpKernelConstruction* ctx) : OpKernel(ctx) {}
   void Compute(OpKernelContext* ctx) override {
     Variables variables;
     OP_REQUIRES_OK(ctx, variables.Add(ctx, 0, 1, "table"));
-    OP_REQUIRES_OK(ctx, variables.LockShared());
+    OP_REQUIRES_OK(ctx, variables.LockForWriting());
+    if (SerialOf(*variables.tensor(0)) == 0)
+      OP_REQUIRES_OK(ctx, MoveToOwnBuffer(variables.variable(0)));
     Tensor* out = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &out));
-    out->scalar<int64_t>()() = reinterpret_cast<int64_t>(variables.tensor(0)->data());
+    out->scalar<int64_t>()() = SerialOf(*variables.tensor(0));
   }
 };
 
-REGISTER_OP("Merlin>BufferAddress")
+REGISTER_OP("Merlin>BufferSerial")
     .Input("table: resource")
-    .Output("address: int64")
+    .Output("serial: int64")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape);
-REGISTER_KERNEL_BUILDER(Name("Merlin>BufferAddress").Device(tensorflow::DEVICE_CPU),
-                        BufferAddressOp);
+REGISTER_KERNEL_BUILDER(Name("Merlin>BufferSerial").Device(tensorflow::DEVICE_CPU), BufferSerialOp);
 
 }  // namespace
 }  // namespace merlin

@@ -71,7 +71,7 @@ class UpdateOp final : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, variables.Add(ctx, 0, count, "table"));
     OP_REQUIRES_OK(ctx, variables.Add(ctx, count, count * slots_a_table(), "slot"));
     OP_REQUIRES_OK(ctx, variables.Add(ctx, count * (1 + slots_a_table()), count, "changed"));
-    OP_REQUIRES_OK(ctx, variables.LockForWriting(ctx));
+    OP_REQUIRES_OK(ctx, variables.LockForWriting());
 
     // All is checked before the first row is written.
     std::vector<UpdateTask> tasks;

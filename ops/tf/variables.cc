@@ -43,14 +43,21 @@ Status Variables::Lock(bool exclusive) {
 
 Status Variables::LockShared() { return Lock(false); }
 
-Status Variables::LockForWriting(OpKernelContext* ctx) {
+Status MoveToOwnBuffer(Var* variable) {
+  Tensor own;
+  Tensor* tensor = variable->tensor();
+  MERLIN_RETURN_IF_ERROR(AllocateTable(tensor->dtype(), tensor->shape(), &own));
+  if (own.TotalBytes() > 0) std::memcpy(own.data(), tensor->data(), own.TotalBytes());
+  InheritSerial(*tensor, own);
+  *tensor = own;
+  return Ok();
+}
+
+Status Variables::LockForWriting() {
   MERLIN_RETURN_IF_ERROR(Lock(true));
   for (Var* v : locked_) {
     if (v->tensor()->RefCountIsOne()) continue;
-    Tensor own;
-    MERLIN_RETURN_IF_ERROR(AllocateTable(ctx, v->tensor()->dtype(), v->tensor()->shape(), &own));
-    std::memcpy(own.data(), v->tensor()->data(), own.TotalBytes());
-    *v->tensor() = own;
+    MERLIN_RETURN_IF_ERROR(MoveToOwnBuffer(v));
   }
   return Ok();
 }

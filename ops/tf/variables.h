@@ -19,8 +19,9 @@ class Variables {
   // Locks all of them, in one order whoever asks, until destruction. For writing, a buffer that
   // somebody else holds (a read_value()) is copied first, as TensorFlow's scatter ops do.
   tensorflow::Status LockShared();
-  tensorflow::Status LockForWriting(tensorflow::OpKernelContext* ctx);
+  tensorflow::Status LockForWriting();
 
+  tensorflow::Var* variable(int i) const { return variables_[i].get(); }
   tensorflow::Tensor* tensor(int i) const { return variables_[i]->tensor(); }
   int size() const { return static_cast<int>(variables_.size()); }
 
@@ -34,6 +35,10 @@ class Variables {
   std::vector<tensorflow::Var*> locked_;  // distinct, by address
   bool exclusive_ = false;
 };
+
+// Copies a variable's value, which must be locked, into a buffer of AllocateTable that it alone
+// holds.
+tensorflow::Status MoveToOwnBuffer(tensorflow::Var* variable);
 
 // A matrix of a float type as the core's Table.
 tensorflow::Status AsTable(const tensorflow::Tensor& tensor, Table* table);

@@ -52,3 +52,9 @@ def test_row_splits(rows, extra):
 def test_bad_row_ids(rows):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"f: entry .* rows must ascend"):
         native.row_splits(tf.constant(rows, tf.int64), tf.constant(3, tf.int64), "f")
+
+
+@pytest.mark.parametrize("count", [2**63 - 1, 2**41, -1])
+def test_a_batch_of_no_possible_size(count):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"f: a batch of .* rows"):
+        native.row_splits(tf.constant([], tf.int64), tf.constant(count, tf.int64), "f")

@@ -179,3 +179,58 @@ def test_bad_input(bad, message):
     variable = tf.Variable(tf.ones([4, 2]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         native.lookup([variable], [pooling(**bad, name="history")])
+
+
+def test_a_gradient_meets_one_that_a_condition_made():
+    variable = tf.Variable(tf.ones([4, 2]))
+
+    @tf.function
+    def gradient_of(choose):
+        with tf.GradientTape() as tape:
+            pooled = tf.cond(
+                choose,
+                lambda: native.lookup([variable], [pooling([1, 1], hotness=2)])[0],
+                lambda: tf.zeros([1, 2]),
+            )
+        return tf.convert_to_tensor(tape.gradient(pooled, variable))
+
+    np.testing.assert_array_equal(gradient_of(tf.constant(True)), [[0, 0], [2, 2], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(gradient_of(tf.constant(False)), np.zeros([4, 2]))
+
+
+def test_in_a_graph_a_table_that_nothing_depends_on_has_no_gradient():
+    first, second = tf.Variable(tf.ones([4, 2])), tf.Variable(tf.ones([5, 3]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)] * 2)
+    def gradients_of(lines, others):
+        with tf.GradientTape() as tape:
+            _, used = native.lookup(
+                [first, second],
+                [
+                    native.Pooling(0, lines, None, None, "sum", 1, "t"),
+                    native.Pooling(1, others, None, None, "sum", 1, "u"),
+                ],
+            )
+        gradients = tape.gradient(used, [first, second])
+        assert gradients[0] is None
+        return tf.convert_to_tensor(gradients[1])
+
+    gradient = gradients_of(tf.constant([1], tf.int64), tf.constant([2, 2], tf.int64))
+    np.testing.assert_array_equal(gradient, np.eye(5, 3)[[3, 3, 0, 3, 3]][:, [0, 0, 0]] * 2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_second_order_is_refused_with_a_way_out(weighted):
+    variable = tf.Variable(tf.ones([4, 2]))
+    weights = tf.Variable([2.0])
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            [pooled] = native.lookup(
+                [variable],
+                [pooling([1], hotness=1, weights=weights if weighted else None, name="history")],
+            )
+            loss = tf.reduce_sum(pooled**2)
+        source = weights if weighted else variable
+        gradient = tf.convert_to_tensor(inner.gradient(loss, source))
+    with pytest.raises(LookupError, match=r"history.*first-order gradients only.*stop_gradient"):
+        outer.gradient(gradient, source)

@@ -147,14 +147,14 @@ def test_to_huge_pages_copies():
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16, tf.uint8])
 def test_write_rows(dtype):
     variable = tf.Variable(tf.zeros([5, 3], dtype))
-    address = int(native.buffer_address(variable))
+    address = int(native.buffer_serial(variable))
     native.write_rows(
         variable, tf.constant([4, 1], tf.int64), tf.cast([[1, 2, 3], [4, 5, 6]], dtype)
     )
     np.testing.assert_array_equal(
         tf.cast(variable, tf.float32), [[0, 0, 0], [4, 5, 6], [0, 0, 0], [0, 0, 0], [1, 2, 3]]
     )
-    assert int(native.buffer_address(variable)) == address
+    assert int(native.buffer_serial(variable)) == address
 
 
 def test_write_leaves_a_held_value_alone():
@@ -181,9 +181,28 @@ def test_bad_writes_write_nothing(rows, shape, message):
     np.testing.assert_array_equal(variable, np.zeros([5, 3]))
 
 
-def test_assign_moves_the_buffer():
+def test_a_serial_number_is_never_given_twice():
     variable = tf.Variable(tf.zeros([64, 64]))
-    address = int(native.buffer_address(variable))
-    held = tf.ones([64, 64])
-    variable.assign(held)
-    assert int(native.buffer_address(variable)) != address
+    seen = {int(native.buffer_serial(variable))}
+    for value in range(20):
+        # Two in a row: the second may get the memory that the first one left.
+        variable.assign(tf.fill([64, 64], -1.0))
+        variable.assign(tf.fill([64, 64], float(value)))
+        seen.add(int(native.buffer_serial(variable)))
+        assert float(variable[5, 5]) == value
+    assert len(seen) == 21
+
+
+def test_a_copy_made_for_a_reader_keeps_the_serial_number():
+    variable = tf.Variable(native.initial_table(5, 3, tf.float32, "constant", (1.0, 0.0), 0, "t"))
+    serial = int(native.buffer_serial(variable))
+    held = variable.read_value()
+    native.write_rows(variable, tf.constant([1], tf.int64), tf.zeros([1, 3]))
+    assert int(native.buffer_serial(variable)) == serial
+    np.testing.assert_array_equal(held, np.ones([5, 3]))
+
+
+@pytest.mark.parametrize("rows", [2**60, 2**45])
+def test_a_table_beyond_all_memory_is_refused(rows):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"table 'item'.*can address"):
+        native.initial_table(rows, 16, tf.float32, "constant", (0.0, 0.0), 0, "item")

@@ -36,6 +36,7 @@ class Lookups(keras.layers.Layer):
         for (name, combiner), given in zip(self.wanted, inputs, strict=True):
             lines, weights, splits = given if isinstance(given, tuple) else (given, None, None)
             route = types.SimpleNamespace(
+                strict=False,
                 lines=tf.reshape(tf.cast(lines, tf.int64), [-1]),
                 weights=weights,
                 row_splits=splits,

@@ -158,3 +158,15 @@ def test_steps_per_execution(model_of):
     expected = numpy_sgd(layer, ONE_EACH, x, y, 0.05)
     model.fit(x, y, batch_size=BATCH, verbose=0, shuffle=False)
     assert_tables(layer, expected)
+
+
+def test_features_outside_the_loss_stand_still(lookups):
+    layer = lookups(SHAPES, ONE_EACH)
+    inputs = [keras.Input((2,), dtype="int64") for _ in ONE_EACH]
+    used, _ = layer(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(used))
+    model.compile(me.optimizers.Adam(0.1, weight_decay=0.5), "mse")
+    before = layer.by_name["user"].variable.numpy()
+    x, y = data(2)
+    model.fit(x, y, batch_size=BATCH, verbose=0)
+    np.testing.assert_array_equal(layer.by_name["user"].variable.numpy(), before)

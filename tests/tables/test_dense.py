@@ -75,8 +75,22 @@ def test_slots_are_attached_and_let_go(make_table, slot):
         table.slots["other"] = accumulator
     with pytest.raises(ValueError, match=r"slot 'm' has shape \[19, 4\].* 20 rows"):
         table.attach("m", slot((19, 4)), 0.0)
-    table.detach()
-    assert dict(table.slots) == {}
+    assert table.attach("accumulator", accumulator, 0.5) == "accumulator"
+    assert list(table.slots) == ["accumulator"]
+
+
+def test_slots_live_as_long_as_their_owner(make_table, slot):
+    class Optimizer:
+        pass
+
+    table, first, second = make_table(), Optimizer(), Optimizer()
+    assert table.attach("momentum", slot((20,), 1.0), 0.0, owner=first) == "momentum"
+    assert table.attach("momentum", slot((20,), 2.0), 0.0, owner=second) == "momentum_1"
+    table.reset([3])
+    assert [float(s.variable[3]) for s in table.slots.values()] == [0.0, 0.0]
+    del first
+    gc.collect()
+    assert list(table.slots) == ["momentum_1"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

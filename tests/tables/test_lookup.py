@@ -12,6 +12,7 @@ def route(lines, hotness=None, row_splits=None, weights=None):
     return types.SimpleNamespace(
         lines=tf.constant(lines, tf.int64),
         hotness=hotness,
+        strict=False,
         row_splits=None if row_splits is None else tf.constant(row_splits, tf.int64),
         weights=None if weights is None else tf.constant(weights, tf.float32),
     )
