@@ -20,6 +20,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 _CLASS = "class"
 _specs: dict[str, type] = {}
 _foreign: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
+_field_rules: dict[str, Callable[[Any], Any]] = {}
 T = TypeVar("T", bound=type)
 
 
@@ -92,6 +93,16 @@ def foreign(
     _foreign[name] = (base, encode, decode)
 
 
+def field_rule(field: str, rule: Callable[[Any], Any]) -> None:
+    """Lets the room that knows what a field of `TableConfig` means say what it may be.
+
+    Args:
+        field: its name.
+        rule: gives what the config keeps of a value, or raises ValueError.
+    """
+    _field_rules[field] = rule
+
+
 def to_plain(value: Any) -> Any:
     """Plain JSON data for a spec, an object that `foreign` knows, an array, or a nest of them.
 
@@ -156,12 +167,23 @@ def from_plain(data: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two specs mean the same, Keras objects in them compared by their configs.
+    """Whether two specs mean the same.
+
+    Objects of a foreign class are compared by their plain data, if they have no equality of their
+    own.
 
     >>> same(TableConfig('item', 9, 4), TableConfig('item', 9, 4))
     True
     """
-    return a is b or to_plain(a) == to_plain(b)
+    if a is b:
+        return True
+    if type(a) is type(b) and type(a) in _specs.values():
+        names = [field.name for field in dataclasses.fields(a)]
+        return all(same(getattr(a, name), getattr(b, name)) for name in names)
+    is_foreign = any(isinstance(a, base) for base, _, _ in _foreign.values())
+    if is_foreign and type(a).__eq__ is not object.__eq__:
+        return a == b
+    return to_plain(a) == to_plain(b)
 
 
 @spec
@@ -180,7 +202,9 @@ class TableConfig:
         placement: where the rows live. "auto" and "host": in the memory of the process.
         dtype: of the rows at rest: "float32", "bfloat16" or "float16". Looked-up vectors are
             float32 before they are cast to the layer's compute dtype.
-        initializer: a name, a spec of `merlin_embeddings.initializers` or a Keras initializer.
+        initializer: a name, a spec of `merlin_embeddings.initializers`, a Keras initializer, or an
+            array `[rows, embedding_dim]`, say trained vectors (a memory-mapped one too). Its values
+            aren't part of plain data: they come back with the weights.
         regularizer: a Keras regularizer; acts on the distinct rows looked up.
         constraint: a Keras constraint; acts on the rows looked up.
         seed: of the initializer. None: drawn when the table is built.
@@ -223,6 +247,11 @@ class TableConfig:
             self._refuse("seed", "an integer or None")
         if not isinstance(self.trainable, bool):
             self._refuse("trainable", "True or False")
+        for field, rule in _field_rules.items():
+            try:
+                object.__setattr__(self, field, rule(getattr(self, field)))
+            except ValueError as error:
+                raise ValueError(f"TableConfig {self.name!r}: {error}") from None
 
     @property
     def rows(self) -> int:
@@ -321,9 +350,11 @@ def check_combiner(owner: str, combiner: Any) -> None:
 
 def check_padding_id(owner: str, padding_id: Any) -> None:
     """Raises ValueError, naming `owner`, if `padding_id` can't be an id."""
-    if padding_id is not None and not isinstance(padding_id, str) and not _is_int(padding_id):
+    if padding_id is None or isinstance(padding_id, str):
+        return
+    if not _is_int(padding_id) or not -(2**63) <= padding_id < 2**63:
         raise ValueError(
-            f"{owner}: padding_id={padding_id!r}; it must be an integer, a string (for string "
+            f"{owner}: padding_id={padding_id!r}; it must be an int64, a string (for string "
             "features) or None."
         )
 

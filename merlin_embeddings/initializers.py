@@ -11,7 +11,7 @@ values whether the whole table was filled, or row 7 alone was reset, on any numb
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import native
+from merlin_embeddings import config, native
 from merlin_embeddings.config import spec
 
 
@@ -160,42 +160,90 @@ class Constant(_Law):
         return "constant", (self.value, 0.0)
 
 
-@spec
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromArray(Initializer):
-    """The values of an array [R, D], for example trained vectors."""
+    """The values of an array [R, D], for example trained vectors.
 
-    array: np.ndarray
+    Plain data (a layer's config) hold its shape and dtype only: values that a model was trained
+    from are of no use to it any more, and tables come back from the weights file. What was made
+    from plain data has no array; its table starts as zeros that cost no memory, for the weights to
+    be loaded into, and rows can't be reset.
+
+    Args:
+        array: [R, D] numbers, also memory-mapped. It isn't copied: don't change it.
+        shape, dtype: of the array, where there is none.
+
+    Raises:
+        ValueError: an array of another rank, or of no numbers.
+
+    >>> import numpy as np
+    >>> FromArray(np.ones([1000, 16], np.float32))
+    FromArray(float32 [1000, 16])
+    """
+
+    array: np.ndarray | None
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
 
     def __post_init__(self) -> None:
-        array = np.asarray(self.array)
-        if array.ndim != 2:
+        if self.array is not None:
+            array = np.asarray(self.array)
+            dtype = tf.as_dtype(array.dtype)
+            if not (dtype.is_floating or dtype.is_integer):
+                raise ValueError(f"FromArray: the array must hold numbers, got {array.dtype}")
+            object.__setattr__(self, "array", array)
+            object.__setattr__(self, "shape", array.shape)
+            object.__setattr__(self, "dtype", dtype.name)
+        if len(self.shape) != 2:
             raise ValueError(
-                f"FromArray: the array must have two axes [rows, dim], got shape {array.shape}"
+                f"FromArray: the array must have two axes [rows, dim], got shape {self.shape}"
             )
-        object.__setattr__(self, "array", array)
 
-    def __eq__(self, other: object):
-        return isinstance(other, FromArray) and np.array_equal(self.array, other.array)
+    def __repr__(self) -> str:
+        return f"FromArray({self.dtype} {list(self.shape)})"
 
-    def __hash__(self):
-        return hash((self.array.shape, self.array.dtype.str))
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FromArray) or self._kind != other._kind:
+            return False
+        return self.array is other.array or np.array_equal(self.array, other.array)
+
+    def __hash__(self) -> int:
+        return hash((self._kind, self._digest()))
+
+    @property
+    def _kind(self) -> tuple:
+        return (tuple(self.shape), self.dtype, self.array is None)
+
+    def _digest(self) -> float:
+        """Of some 64 rows: cheap, and the same for equal arrays."""
+        if self.array is None:
+            return 0.0
+        some = self.array[:: max(1, len(self.array) // 64)]
+        return float(np.sum(some.astype(np.float64)))
 
     def table(self, rows: Any, dim: int, dtype: Any, seed: int, name: str) -> tf.Tensor:
         self._require_shape(rows, dim, name)
+        if self.array is None:
+            return Constant(0.0).table(rows, dim, dtype, seed, name)
         return native.to_huge_pages(tf.cast(tf.convert_to_tensor(self.array), dtype))
 
     def rows(
         self, keys: Any, dim: int, dtype: Any, seed: int, name: str, total_rows: int
     ) -> tf.Tensor:
         self._require_shape(total_rows, dim, name)
+        if self.array is None:
+            raise ValueError(
+                f"table '{name}': its initial values were an array, which isn't saved with a "
+                "model, so single rows can't be reset; write them, or make the table with "
+                "initializer=array"
+            )
         chosen = self.array[np.asarray(keys)]
         return tf.cast(tf.convert_to_tensor(chosen), dtype)
 
     def _require_shape(self, rows: Any, dim: int, name: str):
-        if self.array.shape != (rows, dim):
+        if tuple(self.shape) != (rows, dim):
             raise ValueError(
-                f"table '{name}': initial values have shape {list(self.array.shape)}, "
+                f"table '{name}': initial values have shape {list(self.shape)}, "
                 f"the table is [{rows}, {dim}]"
             )
 
@@ -269,3 +317,31 @@ def get(identifier: Any) -> Initializer:
             "object of merlin_embeddings.initializers, a Keras initializer or an array"
         )
     return _FromKeras(found)
+
+
+def as_spec(identifier: Any) -> Any:
+    """What stands in a config for `identifier`: comparable, and writable as plain data.
+
+    Args:
+        identifier: what `get` takes.
+
+    Returns:
+        A `FromArray` for an array, a Keras initializer for what it makes of a dict; anything else
+        as it is.
+
+    Raises:
+        ValueError: as `get` does.
+    """
+    found = get(identifier)
+    if isinstance(found, _FromKeras) and isinstance(identifier, Mapping):
+        return found.initializer
+    return found if isinstance(found, FromArray) else identifier
+
+
+config.foreign(
+    "FromArray",
+    FromArray,
+    lambda given: {"shape": list(given.shape), "dtype": given.dtype},
+    lambda plain: FromArray(None, tuple(plain["shape"]), plain["dtype"]),
+)
+config.field_rule("initializer", as_spec)

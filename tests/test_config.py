@@ -65,6 +65,33 @@ def test_arrays_and_numpy_numbers_round_trip():
     assert again["a"].dtype == np.float32 and again["n"] == 3
 
 
+def test_configs_with_arrays_compare_and_hash():
+    def table(value):
+        return TableConfig("item", 2, 3, initializer=np.full([2, 3], value, np.float32))
+
+    assert table(1) == table(1) != table(2)
+    assert hash(table(1)) == hash(table(1))
+    assert same(table(1), table(1)) and not same(table(1), table(2))
+    assert repr(table(1)).endswith("initializer=FromArray(float32 [2, 3]))")
+    assert len({FeatureConfig("f", table(1)), FeatureConfig("f", table(1))}) == 1
+
+
+def test_an_array_is_not_written_down():
+    table = TableConfig("item", 1000, 64, initializer=np.ones([1000, 64]))
+    text = json.dumps(table.to_dict())
+    assert len(text) < 500
+    again = TableConfig.from_dict(json.loads(text))
+    assert again.to_dict() == table.to_dict()
+
+
+def test_configs_with_serialized_keras_objects_hash():
+    plain = keras.initializers.serialize(keras.initializers.HeNormal(seed=1))
+    table = TableConfig("item", 2, 3, initializer=plain)
+    assert hash(table) == hash(table)
+    again = TableConfig.from_dict(through_json(table.to_dict()))
+    assert same(table, again)
+
+
 def test_what_cannot_be_plain_is_refused():
     with pytest.raises(TypeError, match="can't be written as plain data"):
         to_plain(object())
@@ -98,6 +125,11 @@ def test_rows():
         ({"placement": "device"}, r"placement='device'; it must be one of 'auto', 'host'"),
         ({"dtype": "float64"}, r"dtype='float64'; .*'float32', 'bfloat16', 'float16'"),
         ({"seed": "x"}, r"seed='x'"),
+        ({"initializer": "unifrom"}, r"TableConfig 'item': unknown initializer 'unifrom'"),
+        ({"initializer": 3}, r"TableConfig 'item': unknown initializer 3"),
+        ({"initializer": np.ones(3)}, r"TableConfig 'item': FromArray: .*two axes"),
+        ({"regularizer": "l3"}, r"TableConfig 'item': .*l3"),
+        ({"constraint": "norm"}, r"TableConfig 'item': .*norm"),
         ({"trainable": 1}, r"trainable=1"),
     ],
 )
@@ -113,6 +145,7 @@ def test_bad_table_fields_are_named(fields, message):
         ({"table": "item"}, r"FeatureConfig 'f': table='item'; it must be a TableConfig"),
         ({"combiner": "avg"}, r"'f': combiner='avg'; .*'sum', 'mean', 'sqrtn', 'max', None"),
         ({"padding_id": 0.5}, r"'f': padding_id=0.5"),
+        ({"padding_id": 2**63}, r"'f': padding_id=9223372036854775808; it must be an int64"),
     ],
 )
 def test_bad_feature_fields_are_named(fields, message):

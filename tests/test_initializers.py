@@ -1,5 +1,6 @@
 """Initializers: names, laws, rows equal to those of whole tables, refusals."""
 
+import json
 import math
 
 import numpy as np
@@ -91,6 +92,58 @@ def test_arrays():
     with pytest.raises(ValueError, match="two axes"):
         FromArray(np.zeros(3))
     assert FromArray(ARRAY) == FromArray(ARRAY.copy()) != FromArray(ARRAY + 1)
+
+
+def test_arrays_compare_by_their_values():
+    other = ARRAY.copy()
+    other[3, 2] += 1
+    same, different = FromArray(ARRAY.copy()), FromArray(other)
+    assert FromArray(ARRAY) == same and hash(FromArray(ARRAY)) == hash(same)
+    assert FromArray(ARRAY) != different
+    assert FromArray(ARRAY) != FromArray(ARRAY.astype(np.float32))
+    assert FromArray(np.array([[0.0]])) == FromArray(np.array([[-0.0]]))
+    assert hash(FromArray(np.array([[0.0]]))) == hash(FromArray(np.array([[-0.0]])))
+    assert len({FromArray(ARRAY), same, different}) == 2
+    assert repr(same) == "FromArray(float64 [4, 3])"
+
+
+def test_plain_data_of_an_array_have_no_values():
+    big = np.ones([10_000, 8], np.float32)
+    plain = json.loads(json.dumps(to_plain(FromArray(big))))
+    assert plain == {"class": "FromArray", "object": {"shape": [10_000, 8], "dtype": "float32"}}
+    again = from_plain(plain)
+    assert again == from_plain(plain) != FromArray(big)
+    assert hash(again) == hash(from_plain(plain))
+    assert to_plain(again) == plain and repr(again) == repr(FromArray(big))
+    values = table(again, 10_000, 8, dtype="bfloat16")
+    assert values.dtype == tf.bfloat16 and not np.any(tf.cast(values, tf.float32))
+    with pytest.raises(ValueError, match=r"table 'item': initial values have shape \[10000, 8\]"):
+        table(again, 9_999, 8)
+    with pytest.raises(ValueError, match=r"table 'item': its initial values were an array.*reset"):
+        again.rows(tf.constant([0], tf.int64), 8, "float32", 0, "item", 10_000)
+
+
+@pytest.mark.parametrize("array", [np.array([["a"]]), np.array([[True]])])
+def test_arrays_of_no_numbers(array):
+    with pytest.raises(ValueError, match="FromArray: the array must hold numbers"):
+        FromArray(array)
+
+
+def test_a_memory_mapped_array(tmp_path):
+    np.save(tmp_path / "array.npy", ARRAY)
+    mapped = np.load(tmp_path / "array.npy", mmap_mode="r")
+    np.testing.assert_array_equal(table(initializers.get(mapped), 4, 3), ARRAY)
+
+
+def test_what_stands_in_a_config():
+    assert initializers.as_spec("uniform") == "uniform"
+    assert initializers.as_spec(ARRAY) == FromArray(ARRAY)
+    own = keras.initializers.HeNormal(seed=1)
+    assert initializers.as_spec(own) is own
+    plain = initializers.as_spec(keras.initializers.serialize(own))
+    assert isinstance(plain, keras.initializers.HeNormal)
+    with pytest.raises(ValueError, match="unknown initializer 'unifrom'"):
+        initializers.as_spec("unifrom")
 
 
 def test_keras_initializers_are_called_once_with_the_whole_shape():

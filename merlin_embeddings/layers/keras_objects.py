@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from tensorflow import keras
 
 from merlin_embeddings import config
@@ -16,3 +19,11 @@ def register() -> None:
     ):
         module = getattr(keras, kind)
         config.foreign(f"keras.{kind}", base, module.serialize, module.deserialize)
+    for field, kind in (("regularizer", keras.regularizers), ("constraint", keras.constraints)):
+        config.field_rule(field, functools.partial(_known, kind))
+
+
+def _known(kind: Any, value: Any) -> Any:
+    """`value`, if it is a name or an object of this kind."""
+    kind.get(value)
+    return value
