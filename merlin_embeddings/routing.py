@@ -120,7 +120,8 @@ def _assign(queries: Sequence[Query]) -> list[tf.Tensor]:
     classes: dict[type[PureIdMap], list[int]] = {}
     results: list[Any] = [None] * len(queries)
     for index, query in enumerate(queries):
-        _check_strings(query)
+        if query.bags.strings:
+            check_strings(query.ids, query.name)
         if _left_to_lookup(query):
             results[index] = query.bags.values
         else:
@@ -137,11 +138,17 @@ def _assign(queries: Sequence[Query]) -> list[tf.Tensor]:
     return results
 
 
-def _check_strings(query: Query) -> None:
-    if query.bags.strings and not query.ids.takes_any:
+def check_strings(ids: PureIdMap, name: str) -> None:
+    """Raises ValueError if an id map can't take strings.
+
+    Args:
+        ids: the map.
+        name: what messages call the ids.
+    """
+    if not ids.takes_any:
         raise ValueError(
-            f"{query.name}: got strings, which are hashed to any number, but ids must be in "
-            f"[0, {query.ids.rows}). Give the table ids=ids.Modulo(rows), or map the strings to "
+            f"{name}: got strings, which are hashed to any number, but ids must be in "
+            f"[0, {ids.rows}). Give the table ids=ids.Modulo(rows), or map the strings to "
             "integers first."
         )
 

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import config
+from merlin_embeddings import config, initializers
+from merlin_embeddings.bags import check_pool
 from merlin_embeddings.config import FeatureConfig, TableConfig
-from merlin_embeddings.layers import flatten
+from merlin_embeddings.layers import flatten, symbolic
 from merlin_embeddings.layers.base import TableLayer, check_kwargs
 from merlin_embeddings.layers.table_set import TableSet, label
 from merlin_embeddings.tables import DenseTable
@@ -34,16 +35,20 @@ class Embedding(TableLayer):
     `[..., L]` gives `[..., D]`, `[B]` gives `[B, D]` (bags of one id), ragged `[B, None]` and
     sparse `[B, L]` give `[B, D]`. An empty bag is zeros.
 
+    An id out of range is an error, a negative one too: `keras.layers.Embedding` takes a negative id
+    from the end of the table. `ids=ids.Identity("zero")` or `ids.Identity("clip")` allow them.
+
     Args:
         input_dim: ids are in `[0, input_dim)`; None with `ids` that have rows of their own.
         output_dim: D, the length of a vector.
         embeddings_initializer: a name, a spec of `merlin_embeddings.initializers`, a Keras
-            initializer or an array.
+            initializer or an array, whose values aren't part of the layer's config: they come
+            back with the weights.
         embeddings_regularizer: a Keras regularizer; acts on the distinct rows looked up.
         embeddings_constraint: a Keras constraint; acts on the rows looked up where an optimizer of
             this package trains them.
         mask_zero: id 0 is padding: without combiner the output has a mask, with combiner id 0 has
-            no vector.
+            no vector. Strings have no id 0.
         weights: initial values, `[rows, output_dim]`; rows are `input_dim` unless `ids` say else.
         combiner: "sum", "mean", "sqrtn", "max" or None.
         ids: which row an id has, a spec of `merlin_embeddings.ids`; None: row = id.
@@ -97,7 +102,7 @@ class Embedding(TableLayer):
         _check_sizes(self.name, input_dim, output_dim)
         self.input_dim = input_dim
         self.output_dim = output_dim
-        self.embeddings_initializer = embeddings_initializer
+        self.embeddings_initializer = initializers.as_spec(embeddings_initializer)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self.embeddings_constraint = keras.constraints.get(embeddings_constraint)
         self.mask_zero = mask_zero
@@ -119,7 +124,7 @@ class Embedding(TableLayer):
             compression=compression,
             placement=placement,
             dtype=self._rows_dtype(),
-            initializer=embeddings_initializer if weights is None else _array(weights),
+            initializer=self.embeddings_initializer if weights is None else _array(weights),
             regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
             seed=seed,
@@ -151,11 +156,12 @@ class Embedding(TableLayer):
         """Vectors of ids or of bags, in the layer's compute dtype."""
         name = label(self._feature)
         inputs = flatten.as_integers(inputs)
+        self._check_mask(inputs)
         padding_id = self._feature.padding_id
         if self.combiner is not None:
             flat = flatten.pooled(inputs, weights, padding_id, name)
         else:
-            flatten.check_no_weights(weights, name)
+            check_pool(None, weights, name)
             flat = flatten.single(inputs, padding_id, name)
         [vectors] = self.look_up([self._feature], [flat.bags], training)
         return flat.restore(tf.cast(vectors, self.compute_dtype))
@@ -182,8 +188,10 @@ class Embedding(TableLayer):
         self, inputs: Any, weights: Any = None, training: bool | None = None
     ) -> Any:
         """Shape and dtype of the output for symbolic inputs."""
-        del weights, training
-        return flatten.output_spec(inputs, self.combiner, self.output_dim, self.compute_dtype)
+        del training
+        symbolic.check(self._feature, self.table_set.ids[_WEIGHT], inputs, weights)
+        self._check_mask(inputs)
+        return symbolic.output_spec(inputs, self.combiner, self.output_dim, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, but for initial `weights`, as plain data."""
@@ -217,6 +225,13 @@ class Embedding(TableLayer):
         """As in weights files of `keras.layers.Embedding`."""
         del table
         return "0"
+
+    def _check_mask(self, inputs: Any) -> None:
+        if self.mask_zero and flatten.are_strings(inputs):
+            raise ValueError(
+                f"{label(self._feature)}: mask_zero=True masks id 0, but the ids are strings. Give "
+                "the string that pads, such as padding_id='', or map the strings to integers first."
+            )
 
     def _rows_dtype(self) -> str:
         if self.table_dtype is None and self.variable_dtype not in config.DTYPES:

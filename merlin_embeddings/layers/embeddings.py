@@ -10,9 +10,9 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import config
-from merlin_embeddings.bags import Bags
+from merlin_embeddings.bags import Bags, check_pool
 from merlin_embeddings.config import FeatureConfig
-from merlin_embeddings.layers import flatten, structure
+from merlin_embeddings.layers import flatten, structure, symbolic
 from merlin_embeddings.layers.base import TableLayer
 from merlin_embeddings.layers.table_set import TableSet, label
 from merlin_embeddings.tables import DenseTable
@@ -30,7 +30,8 @@ class Embeddings(TableLayer):
         **kwargs: of `keras.layers.Layer`.
 
     Raises:
-        ValueError: one table name with two configs, one feature name twice, or no feature at all.
+        ValueError: one table name with two configs, one feature name twice, no feature at all, or
+            keys of a dict that Keras's files can't hold.
 
     Call arguments:
         inputs: for each feature, ids that are integers or strings: `[B]`, `[B, L]`, ragged
@@ -107,23 +108,12 @@ class Embeddings(TableLayer):
         self, inputs: Any, weights: Any = None, training: bool | None = None
     ) -> Any:
         """Shapes and dtypes of the outputs for symbolic inputs."""
-        del weights, training
+        del training
         features = self._features
-        return structure.pack(
-            features.nested,
-            (
-                flatten.output_spec(
-                    ids,
-                    feature.combiner,
-                    feature.table.embedding_dim,
-                    self.compute_dtype,
-                    squeeze=True,
-                )
-                for feature, ids in zip(
-                    features.flat, structure.match(features.nested, inputs), strict=True
-                )
-            ),
-        )
+        batches = structure.match(features.nested, inputs)
+        its_weights = structure.match_weights(features.nested, weights)
+        specs = map(self._output_spec, features.flat, batches, its_weights)
+        return structure.pack(features.nested, specs)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as plain data."""
@@ -133,6 +123,12 @@ class Embeddings(TableLayer):
     def from_config(cls, config_: Mapping[str, Any]) -> Embeddings:
         """The layer that `get_config` describes."""
         return super().from_config({**config_, "features": config.from_plain(config_["features"])})
+
+    def _output_spec(self, feature: FeatureConfig, ids: Any, weights: Any) -> keras.KerasTensor:
+        symbolic.check(feature, self.table_set.ids[feature.table.name], ids, weights)
+        symbolic.check_rank(feature, ids)
+        dim = feature.table.embedding_dim
+        return symbolic.output_spec(ids, feature.combiner, dim, self.compute_dtype, squeeze=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,10 +144,6 @@ def _flat(feature: FeatureConfig, ids: Any, weights: Any) -> flatten.Flat:
     if feature.combiner is not None:
         bags = Bags.of(ids, weights, feature.padding_id, name)
         return flatten.Flat(bags, bags.expand)
-    flatten.check_no_weights(weights, name)
-    if isinstance(ids, tf.SparseTensor):
-        raise ValueError(
-            f"{name}: sparse ids need a combiner. For one vector an id give ragged ids: "
-            "tf.RaggedTensor.from_sparse(ids)."
-        )
+    check_pool(None, weights, name)
+    flatten.check_not_sparse(ids, name)
     return flatten.single(flatten.squeeze(ids, name), feature.padding_id, name)

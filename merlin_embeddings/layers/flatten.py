@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow import keras
 
-from merlin_embeddings.bags import Bags
+from merlin_embeddings.bags import Bags, check_pool, flat_weights, kind_of
 
 
 class Flat(NamedTuple):
@@ -29,23 +28,21 @@ def pooled(inputs: Any, weights: Any, padding_id: Any, name: str) -> Flat:
     Args:
         inputs: `[B]` (a bag is one id), `[..., L]`, ragged or sparse, Bags, or a dict of tensors;
             see `Bags.of`.
-        weights: like `inputs`, or None.
+        weights: of the kind and structure of `inputs`, or None.
         padding_id: see `Bags`.
         name: see `Bags`.
+
+    Raises:
+        TypeError, ValueError, tf.errors.InvalidArgumentError: as `Bags.of` does.
     """
     more = {"padding_id": padding_id, "name": name}
     if isinstance(inputs, (Bags, Mapping)):
         bags = Bags.of(inputs, weights, **more)
         return Flat(bags, bags.expand)
-    if isinstance(inputs, tf.RaggedTensor) and _is_nested(inputs):
-        return _pooled_inside(inputs, weights, more)
-    if inputs.shape.rank in (1, 2, None):
-        return Flat(Bags.of(inputs, weights, **more), _same)
-    if isinstance(inputs, tf.SparseTensor):
-        rows, its_weights = (None if x is None else _sparse_rows(x) for x in (inputs, weights))
-    else:
-        rows, its_weights = _dense_rows(inputs), _dense_weight_rows(inputs, weights, name)
-    return Flat(Bags.of(rows, its_weights, **more), lambda v: _reshape(v, inputs, axes=-1))
+    # Before anything is reshaped: what is flat has lost the structure that is compared.
+    values = flat_weights(inputs, weights, name)
+    flat = _pooled(inputs, more)
+    return Flat(Bags.of(flat.bags, values, name=name), flat.restore)
 
 
 def single(inputs: Any, padding_id: Any, name: str) -> Flat:
@@ -71,21 +68,19 @@ def single(inputs: Any, padding_id: Any, name: str) -> Flat:
     return Flat(bags, lambda v: _reshape(v, inputs, axes=None))
 
 
-def _pooled_inside(inputs: tf.RaggedTensor, weights: Any, more: dict) -> Flat:
-    """Bags are further in: takes them there, and puts the outer rows around the result."""
-    if weights is not None:
-        if not isinstance(weights, tf.RaggedTensor) or not _is_nested(weights):
-            raise ValueError(
-                f"{more['name']}: ids are ragged with shape {inputs.shape}, weights aren't; give "
-                "one weight an id."
-            )
-        weights = weights.values
-    inner = pooled(inputs.values, weights, **more)
-    return Flat(inner.bags, lambda vectors: inputs.with_values(inner.restore(vectors)))
+def _pooled(inputs: Any, more: dict) -> Flat:
+    if isinstance(inputs, tf.RaggedTensor) and _is_nested(inputs):
+        # Bags are further in: the outer rows come around the result.
+        inner = _pooled(inputs.values, more)
+        return Flat(inner.bags, lambda vectors: inputs.with_values(inner.restore(vectors)))
+    if inputs.shape.rank in (1, 2, None):
+        return Flat(Bags.of(inputs, **more), _same)
+    rows = _sparse_rows(inputs) if isinstance(inputs, tf.SparseTensor) else _dense_rows(inputs)
+    return Flat(Bags.of(rows, **more), lambda vectors: _reshape(vectors, inputs, axes=-1))
 
 
 def _single_of_bags(bags: Bags, name: str) -> Flat:
-    check_no_weights(bags.weights, name)
+    check_pool(None, bags.weights, name)
     hotness = bags.hotness
 
     def restore(vectors: tf.Tensor) -> Any:
@@ -93,16 +88,7 @@ def _single_of_bags(bags: Bags, name: str) -> Flat:
             return bags.expand(tf.RaggedTensor.from_row_splits(vectors, bags.row_splits))
         return bags.expand(tf.reshape(vectors, [-1, hotness, vectors.shape[-1]]))
 
-    return Flat(Bags(bags.values, hotness=1, padding_id=bags.padding_id, name=name), restore)
-
-
-def check_no_weights(weights: Any, name: str) -> None:
-    """Raises ValueError if there are weights, for a feature without combiner."""
-    if weights is not None:
-        raise ValueError(
-            f"{name}: weights belong to a pool, but combiner=None pools nothing. Give a combiner "
-            "('sum' over bags of one id scales the vectors), or no weights."
-        )
+    return Flat(bags.singles(), restore)
 
 
 def as_integers(inputs: Any) -> Any:
@@ -118,6 +104,15 @@ def as_integers(inputs: Any) -> Any:
     return tf.cast(inputs, tf.int64)
 
 
+def are_strings(inputs: Any) -> bool:
+    """Whether ids, or symbols for them, are strings."""
+    if isinstance(inputs, Bags):
+        return inputs.strings
+    if isinstance(inputs, Mapping):
+        inputs = inputs["values"]
+    return tf.as_dtype(inputs.dtype) == tf.string
+
+
 def squeeze(inputs: Any, name: str) -> Any:
     """`[B]`, `[B, L]` or ragged `[B, None]` ids; a last dimension of 1 more is dropped.
 
@@ -128,57 +123,31 @@ def squeeze(inputs: Any, name: str) -> Any:
         return inputs
     if not isinstance(inputs, tf.RaggedTensor):
         inputs = tf.convert_to_tensor(inputs)
-    if inputs.shape.rank in (1, 2):
+    check_squeezable(inputs.shape, name)
+    if inputs.shape.rank < 3:
         return inputs
-    if inputs.shape.rank == 3 and inputs.shape[2] == 1:
-        if not isinstance(inputs, tf.RaggedTensor):
-            return tf.squeeze(inputs, 2)
-        if inputs.ragged_rank == 1:
-            return inputs.with_values(tf.reshape(inputs.values, [-1]))
-    raise ValueError(
-        f"{name}: ids have shape {inputs.shape}; they are [B], [B, L] or ragged [B, None]. Reshape "
-        "them, or set their static shape if it is unknown."
-    )
+    if isinstance(inputs, tf.RaggedTensor):
+        return inputs.with_values(tf.reshape(inputs.flat_values, [-1]))
+    return tf.squeeze(inputs, 2)
 
 
-def output_spec(
-    inputs: Any, combiner: str | None, dim: int, dtype: str, squeeze: bool = False
-) -> keras.KerasTensor:
-    """The symbolic output of `pooled` (with a combiner) or `single`.
-
-    Args:
-        inputs: a symbolic tensor, or a dict of them.
-        combiner: None: no pooling.
-        dim: D.
-        dtype: of the output.
-        squeeze: whether `[B, L, 1]` is `[B, L]`, as `squeeze` makes it.
-    """
-    if isinstance(inputs, Mapping):
-        return _output_spec_of_bags(inputs, combiner, dim, dtype)
-    outer = tuple(inputs.shape)
-    if squeeze and len(outer) == 3 and outer[2] == 1:
-        outer = outer[:2]
-    if combiner is not None and len(outer) > 1:
-        outer = outer[:-1]
-    ragged = getattr(inputs, "ragged", False) and len(outer) > 1
-    return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
+def check_not_sparse(inputs: Any, name: str) -> None:
+    """Raises ValueError for sparse ids, which a feature without combiner can't have."""
+    if kind_of(inputs) == "sparse":
+        raise ValueError(
+            f"{name}: sparse ids need a combiner. For one vector an id give ragged ids: "
+            "tf.RaggedTensor.from_sparse(ids)."
+        )
 
 
-def _output_spec_of_bags(
-    tensors: Mapping[str, Any], combiner: str | None, dim: int, dtype: str
-) -> keras.KerasTensor:
-    outer: tuple[int | None, ...]
-    if "row_splits" in tensors:
-        splits = tensors["row_splits"].shape[0]
-        outer, ragged = (splits - 1 if splits else None, None), True
-    else:
-        outer, ragged = tuple(tensors["values"].shape), getattr(tensors["values"], "ragged", False)
-    if "inverse" in tensors:
-        outer = (tensors["inverse"].shape[0], *outer[1:])
-    if combiner is not None:
-        outer = outer[:1]
-    ragged = ragged and len(outer) > 1
-    return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
+def check_squeezable(shape: Any, name: str) -> None:
+    """Raises ValueError unless `squeeze` takes ids of this static shape."""
+    shape = tf.TensorShape(shape)
+    if shape.rank not in (1, 2) and not (shape.rank == 3 and shape[2] == 1):
+        raise ValueError(
+            f"{name}: ids have shape {shape}; they are [B], [B, L] or ragged [B, None]. Reshape "
+            "them, or set their static shape if it is unknown."
+        )
 
 
 def _same(vectors: tf.Tensor) -> tf.Tensor:
@@ -199,20 +168,10 @@ def _dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tensor, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
 
 
-def _dense_weight_rows(inputs: tf.Tensor, weights: Any, name: str) -> Any:
-    if weights is None or isinstance(weights, (tf.RaggedTensor, tf.SparseTensor)):
-        return weights
-    if not inputs.shape.is_compatible_with(weights.shape):
-        raise ValueError(
-            f"{name}: weights have shape {weights.shape}, ids have shape {inputs.shape}; give one "
-            "weight an id."
-        )
-    return _dense_rows(weights)
-
-
 def _sparse_rows(tensor: tf.SparseTensor) -> tf.SparseTensor:
     """`[..., L]` as `[B, L]`."""
-    rows = tf.sparse.reshape(tensor, tf.stack([-1, tensor.dense_shape[-1]]))
+    shape = tensor.dense_shape  # -1 can't be inferred beside a 0, which the length may be
+    rows = tf.sparse.reshape(tensor, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
     return tf.SparseTensor(rows.indices, rows.values, tf.ensure_shape(rows.dense_shape, [2]))
 
 

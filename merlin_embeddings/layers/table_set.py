@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat, config, tables
-from merlin_embeddings.bags import Bags
+from merlin_embeddings.bags import Bags, check_pool
 from merlin_embeddings.config import FeatureConfig, TableConfig
 from merlin_embeddings.ids import Identity
 from merlin_embeddings.routing import LocalRouter, Query, Route, Router
@@ -20,6 +20,12 @@ class TableSet:
     Args:
         features: the layer's features.
 
+    Attributes:
+        configs: of each table by name.
+        ids: the id map of each table.
+        tables: the tables, once they are built.
+        router: finds the rows of a batch.
+
     Raises:
         ValueError: one table name with two configs, or one feature name twice.
     """
@@ -28,7 +34,7 @@ class TableSet:
         self.configs = _tables_of(features)
         self.tables: dict[str, tables.DenseTable] = {}
         self.router: Router = LocalRouter()
-        self._ids = {
+        self.ids = {
             name: (table.ids or Identity()).build(table.vocabulary_size)
             for name, table in self.configs.items()
         }
@@ -43,7 +49,7 @@ class TableSet:
             add_weight: the layer's.
         """
         for name, table in self.configs.items():
-            self.tables[name] = tables.build(table, self._ids[name].rows, add_weight)
+            self.tables[name] = tables.build(table, self.ids[name].rows, add_weight)
 
     @property
     def exist(self) -> bool:
@@ -65,13 +71,16 @@ class TableSet:
             scalars.
 
         Raises:
-            ValueError: the tables' values were replaced by tensors (`stateless_call`).
+            ValueError: weights for a maximum, or the tables' values were replaced by tensors
+                (`stateless_call`).
         """
+        for feature, its_bags in zip(features, bags, strict=True):
+            check_pool(feature.combiner, its_bags.weights, label(feature))
         if not self.exist:
             return [_placeholder(f, b) for f, b in zip(features, bags, strict=True)], []
         self._check_not_stateless()
         queries = [
-            Query(self.tables[f.table.name], self._ids[f.table.name], its_bags, label(f))
+            Query(self.tables[f.table.name], self.ids[f.table.name], its_bags, label(f))
             for f, its_bags in zip(features, bags, strict=True)
         ]
         routes = self.router.route(queries, training)

@@ -110,7 +110,7 @@ def test_number_of_weights_known_only_when_it_runs():
             tf.constant([[1, 2]]),
             tf.ragged.constant([[1.0]]),
             TypeError,
-            "ids are dense but weights are a RaggedTensor",
+            "ids are dense but weights are ragged",
         ),
         (tf.constant([1]), tf.constant(["x"]), TypeError, "weights have dtype string"),
     ],
@@ -122,8 +122,14 @@ def test_found_when_it_is_called(ids, weights, error, message, graph):
 
 
 def test_max_with_weights():
-    with pytest.raises((ValueError, INVALID), match=r"table 'item', feature 'history'.*max"):
-        look_up(layer_of(combiner="max"), tf.constant([1]), tf.constant([1.0]))
+    layer = layer_of(combiner="max")
+    message = r"table 'item', feature 'history': combiner='max' takes no weights"
+    for ids, weights in [
+        (tf.constant([1]), tf.constant([1.0])),
+        (me.Bags([1], hotness=1, weights=[1.0]), None),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            look_up(layer, ids, weights)
 
 
 def test_weights_without_combiner():
@@ -139,6 +145,30 @@ def test_weights_without_combiner():
 def test_sparse_without_combiner():
     with pytest.raises(ValueError, match=r"'history': sparse ids need a combiner.*from_sparse"):
         look_up(layer_of(combiner=None), tf.sparse.from_dense([[1]]))
+
+
+@pytest.mark.parametrize("ids", [None, me.ids.Identity("clip"), me.ids.Modulo(11)])
+def test_unsigned_ids_that_are_no_int64(ids, table):
+    """Wrapped they would be negative: another row by clipping, and by modulo too."""
+    layer = me.layers.Embedding(11, 3, weights=table, ids=ids, name="item")
+    np.testing.assert_array_equal(layer(np.array([3], np.uint64)), table[[3]])
+    with pytest.raises(INVALID, match=r"feature 'item.*uint64 ids of 2\*\*63"):
+        layer(np.array([2**64 - 1], np.uint64))
+
+
+def test_strings_in_bags_are_strings_still():
+    layer = layer_of(table=dataclasses.replace(ITEM, ids=me.ids.Identity("clip")))
+    for ids in (me.Bags(["ann"], hotness=1), {"values": tf.constant(["ann"])}):
+        with pytest.raises(ValueError, match="feature 'history': got strings"):
+            look_up(layer, ids)
+
+
+@pytest.mark.parametrize("combiner", [None, "sum"])
+def test_mask_zero_of_strings(combiner):
+    layer = me.layers.Embedding(None, 3, ids=me.ids.Modulo(5), mask_zero=True, combiner=combiner)
+    for ids in (np.array([["ann", ""]]), me.Bags(["ann"], hotness=1)):
+        with pytest.raises(ValueError, match=r"mask_zero=True masks id 0.*padding_id=''"):
+            layer(ids)
 
 
 def test_capacity_0():

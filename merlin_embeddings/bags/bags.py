@@ -1,16 +1,18 @@
-"""Bags: one feature's ragged batch of ids, made from every kind of input."""
+"""`Bags`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from merlin_embeddings import native
+from merlin_embeddings.bags.values import to_ids, to_padding_id
+from merlin_embeddings.bags.weights import flat_weights, kind_of
 
-# FarmHash Fingerprint64 modulo this: 0 .. 2**63 - 2, every value an int64.
-STRING_BUCKETS = 2**63 - 1
+_PARTS = {"values", "row_splits", "weights", "inverse", "padding_id"}
 
 
 class Bags:
@@ -28,7 +30,8 @@ class Bags:
     (TorchRec's "variable batch per feature").
 
     Args:
-        values: `[N]` integers (int64 inside) or strings, see `hash_strings`.
+        values: `[N]` integers (int64 inside; no uint64 of 2**63 or more) or strings, see
+            `hash_strings`.
         row_splits: `[B + 1]` integers: bag b is `values[row_splits[b]:row_splits[b + 1]]`.
         hotness: instead of `row_splits`, where every bag has exactly this many values (>= 1).
         weights: `[N]` numbers, one a value.
@@ -63,16 +66,16 @@ class Bags:
             raise ValueError(f"{name}: bags have either row_splits or a hotness.")
         if hotness is not None and hotness < 1:
             raise ValueError(f"{name}: hotness={hotness}; use row_splits where bags are empty.")
-        values = tf.convert_to_tensor(values)
-        self.strings = values.dtype == tf.string
-        self.values = _vector("ids", _to_ids(values, name), name)
+        self._given = _vector("ids", tf.convert_to_tensor(values), name)
+        self.strings = self._given.dtype == tf.string
+        self.values = to_ids(self._given, name)
         self.hotness = hotness
         self._row_splits = None if row_splits is None else _integers("row_splits", row_splits, name)
         if self._row_splits is not None and self._row_splits.shape[0] == 0:
             raise ValueError(f"{name}: row_splits is empty; for B bags it has B + 1 entries.")
         self.weights = None if weights is None else _to_weights(weights, self.values, name)
         self.inverse = None if inverse is None else _integers("inverse", inverse, name)
-        self.padding_id = _to_padding_id(padding_id, self.strings, name)
+        self.padding_id = to_padding_id(padding_id, self.strings, name)
         self.name = name
 
     @classmethod
@@ -95,19 +98,27 @@ class Bags:
 
         Raises:
             TypeError, ValueError: as `Bags` does.
-            tf.errors.InvalidArgumentError: ids and weights have different row splits or indices, or
-                sparse indices aren't sorted.
+            tf.errors.InvalidArgumentError: ids and weights have different shapes, row splits or
+                indices, or sparse indices aren't sorted.
         """
         if isinstance(inputs, Bags):
             return inputs._completed(weights, padding_id, name)
         if isinstance(inputs, Mapping):
             return cls._from_tensors(inputs, weights, padding_id, name)
-        more = {"padding_id": padding_id, "name": name}
+        if kind_of(inputs) == "dense":
+            inputs = tf.convert_to_tensor(inputs)
+        more = {
+            "weights": flat_weights(inputs, weights, name),
+            "padding_id": padding_id,
+            "name": name,
+        }
         if isinstance(inputs, tf.RaggedTensor):
-            return cls._from_ragged(inputs, weights, more)
+            return cls(_flat(inputs, name), inputs.row_splits, **more)
         if isinstance(inputs, tf.SparseTensor):
-            return cls._from_sparse(inputs, weights, more)
-        return cls._from_dense(tf.convert_to_tensor(inputs), weights, more)
+            check_shape("sparse", inputs.shape, name)
+            row_splits = native.row_splits(inputs.indices[:, 0], inputs.dense_shape[0], name)
+            return cls(inputs.values, row_splits, **more)
+        return cls._from_dense(inputs, more)
 
     @property
     def row_splits(self) -> tf.Tensor:
@@ -137,15 +148,23 @@ class Bags:
         with tf.control_dependencies([] if check is None else [check]):
             return tf.gather(bags, self.inverse)
 
+    def singles(self) -> Bags:
+        """Bags of one value each, without weights and inverse."""
+        bags = copy.copy(self)
+        bags.hotness, bags._row_splits, bags.weights, bags.inverse = 1, None, None, None
+        return bags
+
     def to_tensors(self) -> dict[str, tf.Tensor]:
         """A dict of tensors that `of` takes, for what carries tensors only (Keras, tf.data).
+
+        Strings stay strings.
 
         >>> import tensorflow as tf
         >>> sorted(Bags([7, 3, 1], [0, 2, 3], inverse=[1, 0, 1]).to_tensors())
         ['inverse', 'row_splits', 'values']
         """
         tensors = {
-            "values": self.values if self.hotness is None else self._by_bag(self.values),
+            "values": self._given if self.hotness is None else self._by_bag(self._given),
             "row_splits": self._row_splits,
             "weights": self.weights,
             "inverse": self.inverse,
@@ -164,40 +183,35 @@ class Bags:
         return tf.reshape(values, [-1, self.hotness])
 
     def _completed(self, weights: Any, padding_id: Any, name: str) -> Bags:
-        if weights is not None and self.weights is not None:
-            raise ValueError(f"{name}: weights were given twice: in the Bags and in the call.")
-        if weights is not None and self.hotness is not None:
-            weights = tf.reshape(weights, [-1])
-        return Bags(
-            self.values,
-            self._row_splits,
-            hotness=self.hotness,
-            weights=self.weights if weights is None else weights,
-            inverse=self.inverse,
-            padding_id=padding_id if self.padding_id is None else self.padding_id,
-            name=name,
-        )
+        bags = copy.copy(self)
+        bags.name = name
+        if weights is not None:
+            if self.weights is not None:
+                raise _given_twice(name)
+            bags.weights = _to_weights(self._flat_weights(weights, name), self.values, name)
+        if self.padding_id is None:
+            bags.padding_id = to_padding_id(padding_id, self.strings, name)
+        return bags
+
+    def _flat_weights(self, weights: Any, name: str) -> Any:
+        if kind_of(weights) == "dense":
+            weights = tf.convert_to_tensor(weights)
+            if self.hotness is None or weights.shape.rank == 1:
+                return weights
+            return flat_weights(self._by_bag(self.values), weights, name)
+        ids = tf.RaggedTensor.from_row_splits(self.values, self.row_splits, validate=False)
+        return flat_weights(ids, weights, name)
 
     @classmethod
     def _from_tensors(cls, tensors: Mapping, weights: Any, padding_id: Any, name: str) -> Bags:
-        unknown = set(tensors) - {"values", "row_splits", "weights", "inverse", "padding_id"}
-        if unknown or "values" not in tensors:
-            raise ValueError(
-                f"{name}: bags given as a dict have 'values' and, as needed, 'row_splits', "
-                f"'weights', 'inverse' and 'padding_id'; got {sorted(tensors)}."
-            )
+        check_parts(tensors, name)
         if weights is not None and tensors.get("weights") is not None:
-            raise ValueError(f"{name}: weights were given twice: in the bags and in the call.")
+            raise _given_twice(name)
         weights = tensors.get("weights") if weights is None else weights
         padding_id = tensors.get("padding_id", padding_id)
         if tensors.get("row_splits") is not None:
-            bags = cls(
-                tensors["values"],
-                tensors["row_splits"],
-                weights=weights,
-                padding_id=padding_id,
-                name=name,
-            )
+            bags = cls(tensors["values"], tensors["row_splits"], name=name)
+            bags = bags._completed(weights, padding_id, name)
         else:
             bags = cls.of(tensors["values"], weights, padding_id, name)
         if tensors.get("inverse") is not None:
@@ -205,84 +219,48 @@ class Bags:
         return bags
 
     @classmethod
-    def _from_dense(cls, ids: tf.Tensor, weights: Any, more: dict) -> Bags:
-        name = more["name"]
-        if isinstance(weights, (tf.RaggedTensor, tf.SparseTensor)):
-            raise _other_kind(name, "dense", weights)
-        if weights is not None:
-            weights = tf.convert_to_tensor(weights)
-            # [B] ids may come with [B, 1] weights and the other way round: sizes are what counts.
-            if not _may_agree(ids.shape, weights.shape):
-                raise ValueError(
-                    f"{name}: weights have shape {weights.shape}, ids have shape {ids.shape}; give "
-                    "one weight an id."
-                )
-            weights = weights if weights.shape.rank == 1 else tf.reshape(weights, [-1])
-        rank = ids.shape.rank
-        if rank == 1:
-            return cls(ids, hotness=1, weights=weights, **more)
-        if rank == 2 or (rank == 3 and ids.shape[2] == 1):
-            flat = tf.reshape(ids, [-1])
-            if ids.shape[1]:
-                return cls(flat, hotness=ids.shape[1], weights=weights, **more)
-            shape = tf.shape(ids, tf.int64)
-            return cls(flat, tf.range(shape[0] + 1) * shape[1], weights=weights, **more)
+    def _from_dense(cls, ids: tf.Tensor, more: dict) -> Bags:
+        check_shape("dense", ids.shape, more["name"])
+        if ids.shape.rank == 1:
+            return cls(ids, hotness=1, **more)
+        flat = tf.reshape(ids, [-1])
+        if ids.shape[1]:
+            return cls(flat, hotness=ids.shape[1], **more)
+        shape = tf.shape(ids, tf.int64)
+        return cls(flat, tf.range(shape[0] + 1) * shape[1], **more)
+
+
+def check_parts(tensors: Mapping, name: str) -> None:
+    """Raises ValueError unless a dict has the keys of `Bags.to_tensors`."""
+    if not {"values"} <= set(tensors) <= _PARTS:
         raise ValueError(
-            f"{name}: ids have shape {ids.shape}; bags are made from [B], [B, L], ragged [B, None] "
+            f"{name}: bags given as a dict have 'values' and, as needed, 'row_splits', "
+            f"'weights', 'inverse' and 'padding_id'; got {sorted(tensors)}."
+        )
+
+
+def check_shape(kind: str, shape: Sequence[int | None] | tf.TensorShape, name: str) -> None:
+    """Raises ValueError unless bags can be made of ids of this static shape.
+
+    Args:
+        kind: "dense", "ragged" or "sparse".
+        shape: what is known of it.
+        name: what the ids are.
+    """
+    shape = tf.TensorShape(shape)
+    rank = shape.rank
+    if kind == "sparse":
+        if rank not in (1, 2):
+            raise ValueError(f"{name}: sparse ids have shape {shape}; they are [B, L].")
+    elif rank not in ((1, 2) if kind == "dense" else (2,)) and not (rank == 3 and shape[2] == 1):
+        raise ValueError(
+            f"{name}: ids have shape {shape}; bags are made from [B], [B, L], ragged [B, None] "
             "or sparse [B, L] ids. Reshape them, or set their static shape if it is unknown."
         )
 
-    @classmethod
-    def _from_ragged(cls, ids: tf.RaggedTensor, weights: Any, more: dict) -> Bags:
-        name = more["name"]
-        flat = _flat(ids, name)
-        if weights is not None:
-            if not isinstance(weights, tf.RaggedTensor):
-                raise _other_kind(name, "ragged", weights)
-            flat_weights = _flat(weights, name)
-            check = _check_same("row_splits", ids.row_splits, weights.row_splits, name)
-            with tf.control_dependencies(check):
-                weights = tf.identity(flat_weights) if check else flat_weights
-        return cls(flat, ids.row_splits, weights=weights, **more)
 
-    @classmethod
-    def _from_sparse(cls, ids: tf.SparseTensor, weights: Any, more: dict) -> Bags:
-        name = more["name"]
-        if ids.shape.rank not in (1, 2):
-            raise ValueError(f"{name}: sparse ids have shape {ids.shape}; they are [B, L].")
-        if weights is not None:
-            if not isinstance(weights, tf.SparseTensor):
-                raise _other_kind(name, "sparse", weights)
-            check = _check_same("indices", ids.indices, weights.indices, name)
-            with tf.control_dependencies(check):
-                weights = tf.identity(weights.values) if check else weights.values
-        row_splits = native.row_splits(ids.indices[:, 0], ids.dense_shape[0], name)
-        return cls(ids.values, row_splits, weights=weights, **more)
-
-
-def hash_strings(values: tf.Tensor) -> tf.Tensor:
-    """Strings as int64 ids: FarmHash Fingerprint64 modulo 2**63 - 1, in `[0, 2**63 - 1)`.
-
-    The same string has the same id for ever, on every machine.
-
-    >>> import tensorflow as tf
-    >>> hash_strings(tf.constant(["Hello", "TensorFlow"])).numpy().tolist()
-    [6181326957702750344, 4265654129848386254]
-    """
-    return tf.strings.to_hash_bucket_fast(values, STRING_BUCKETS)
-
-
-def _to_ids(values: tf.Tensor, name: str) -> tf.Tensor:
-    if values.dtype == tf.int64:
-        return values
-    if values.dtype == tf.string:
-        return hash_strings(values)
-    if values.dtype.is_integer:
-        return tf.cast(values, tf.int64)
-    raise TypeError(
-        f"{name}: ids have dtype {values.dtype.name}; ids are integers or strings. Cast them: "
-        "tf.cast(ids, tf.int64)."
-    )
+def _given_twice(name: str) -> ValueError:
+    return ValueError(f"{name}: weights were given twice: in the bags and in the call.")
 
 
 def _to_weights(weights: Any, values: tf.Tensor, name: str) -> tf.Tensor:
@@ -295,15 +273,6 @@ def _to_weights(weights: Any, values: tf.Tensor, name: str) -> tf.Tensor:
             f"{name}: {weights.shape[0]} weights for {values.shape[0]} ids; give one weight an id."
         )
     return weights
-
-
-def _to_padding_id(padding_id: Any, strings: bool, name: str) -> Any:
-    if not isinstance(padding_id, str):
-        return padding_id
-    if not strings:
-        raise TypeError(f"{name}: padding_id={padding_id!r} is a string, but the ids are integers.")
-    with tf.init_scope():  # a number, known before the graph runs
-        return int(hash_strings(tf.constant(padding_id)))
 
 
 def _integers(what: str, tensor: Any, name: str) -> tf.Tensor:
@@ -332,35 +301,3 @@ def _flat(ragged: tf.RaggedTensor, name: str) -> tf.Tensor:
             "ids.merge_dims(1, -1)."
         )
     return values
-
-
-def _may_agree(a: tf.TensorShape, b: tf.TensorShape) -> bool:
-    """Whether two static shapes may be the same but for dimensions of 1 at the end."""
-    if a.rank is None or b.rank is None:
-        return True
-    a, b = a.as_list(), b.as_list()
-    while len(a) > 1 and a[-1] == 1:
-        a.pop()
-    while len(b) > 1 and b[-1] == 1:
-        b.pop()
-    return tf.TensorShape(a).is_compatible_with(b)
-
-
-def _check_same(what: str, a: tf.Tensor, b: tf.Tensor, name: str) -> list:
-    """Operations that fail unless two integer tensors are equal; none if they are one object."""
-    if a is b:
-        return []
-    # `incompatible_shape_error=False`: tensors of different shapes are unequal, not an error.
-    equal = tf.raw_ops.Equal(
-        x=tf.cast(a, tf.int64), y=tf.cast(b, tf.int64), incompatible_shape_error=False
-    )
-    message = f"{name}: ids and weights have different {what}; give one weight an id, in order."
-    check = tf.debugging.Assert(tf.reduce_all(equal), [message, "ids:", a, "weights:", b])
-    return [] if check is None else [check]  # eager: checked already
-
-
-def _other_kind(name: str, kind: str, weights: Any) -> TypeError:
-    return TypeError(
-        f"{name}: ids are {kind} but weights are a {type(weights).__name__}; give weights of the "
-        "same kind."
-    )

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merlin_embeddings import Bags
-from merlin_embeddings.bags import hash_strings
 
 NAME = "table 'item', feature 'history'"
 LISTS = st.lists(st.lists(st.integers(-5, 2**40), max_size=4), max_size=5)
@@ -111,17 +110,6 @@ def test_values_and_offsets():
     assert bags.weights.numpy().tolist() == [1, 2, 3]
 
 
-def test_strings_hash_by_farmhash_fingerprint64():
-    words = ["", "ann", "Überraschung", "x" * 1000]
-    # The fingerprint as eight little-endian bytes, reduced by Python's integers.
-    prints = tf.fingerprint(tf.constant(words), "farmhash64").numpy()
-    expected = [int.from_bytes(bytes(p), "little") % (2**63 - 1) for p in prints]
-    assert hash_strings(tf.constant(words)).numpy().tolist() == expected
-    bags = Bags.of(tf.ragged.constant([words, []]))
-    assert bags.strings and as_lists(bags) == [expected, []]
-    assert not Bags.of(tf.constant([1])).strings
-
-
 def test_padding():
     assert Bags.of(tf.constant([[1, 0]]), padding_id=0).is_padding.numpy().tolist() == [0, 1]
     assert Bags.of(tf.constant([[1, 0]])).is_padding.numpy().tolist() == [0, 0]
@@ -159,6 +147,35 @@ def test_of_bags_adds_what_they_have_not():
     bags = Bags.of(Bags([1, 2], hotness=2), weights=tf.constant([[3, 4]]), padding_id=2)
     assert bags.weights.numpy().tolist() == [3, 4] and bags.padding_id == 2
     assert Bags.of(Bags([1, 2], hotness=2, padding_id=1), padding_id=2).padding_id == 1
+
+
+def test_weights_of_bags_keep_their_structure():
+    by_two = Bags([1, 2, 3, 4], hotness=2)
+    splits = Bags([1, 2, 3, 4], [0, 3, 4])
+    for bags, weights in [
+        (by_two, [[1, 2], [3, 4]]),
+        (by_two, [1, 2, 3, 4]),
+        (splits, [1, 2, 3, 4]),
+        (splits, tf.ragged.constant([[1.0, 2.0, 3.0], [4.0]])),
+    ]:
+        assert Bags.of(bags, weights).weights.numpy().tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"history.*weights have shape \(4, 1\)"):
+        Bags.of(by_two, tf.ones([4, 1]), name=NAME)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"history.*different row_splits"):
+        Bags.of(splits, tf.ragged.constant([[1.0], [2.0, 3.0, 4.0]]), name=NAME)
+
+
+def test_strings_of_bags_stay_strings():
+    bags = Bags(["ann", "", "bob"], [0, 2, 3])
+    for again in (Bags.of(bags, padding_id=""), Bags.of(bags.to_tensors(), padding_id="")):
+        assert again.strings and as_lists(again) == as_lists(bags)
+        assert again.is_padding.numpy().tolist() == [False, True, False]
+
+
+def test_singles():
+    bags = Bags([7, 3, 1], [0, 2, 3], weights=[1, 2, 3], inverse=[1, 0], padding_id=3).singles()
+    assert as_lists(bags) == [[7], [3], [1]] and bags.hotness == 1
+    assert bags.weights is None and bags.inverse is None and bags.padding_id == 3
 
 
 def test_expand_without_inverse_changes_nothing():
@@ -233,26 +250,6 @@ def test_inverse_out_of_range(inverse, graph):
             "padding_id='' is a string",
         ),
         (
-            lambda: Bags.of(tf.constant([[1, 2]]), tf.constant([[1.0], [2.0]]), name=NAME),
-            ValueError,
-            r"weights have shape \(2, 1\), ids have shape \(1, 2\)",
-        ),
-        (
-            lambda: Bags.of(ragged([[1]]), tf.constant([[1.0]]), name=NAME),
-            TypeError,
-            "ids are ragged but weights are a EagerTensor",
-        ),
-        (
-            lambda: Bags.of(sparse([[1]]), ragged([[1]]), name=NAME),
-            TypeError,
-            "ids are sparse but weights are a RaggedTensor",
-        ),
-        (
-            lambda: Bags.of(tf.constant([1]), ragged([[1]]), name=NAME),
-            TypeError,
-            "ids are dense but weights are a RaggedTensor",
-        ),
-        (
             lambda: Bags.of({"values": [1], "offsets": [0, 1]}, name=NAME),
             ValueError,
             r"'history': bags given as a dict have 'values'.*\['offsets', 'values'\]",
@@ -267,22 +264,6 @@ def test_inverse_out_of_range(inverse, graph):
 def test_bad_input_is_named(make, error, message):
     with pytest.raises(error, match=message):
         make()
-
-
-@pytest.mark.parametrize(
-    "weights", [[[1.0], [2.0, 3.0]], [[1.0, 2.0, 3.0]], [[1.0, 2.0], [3.0], []]]
-)
-@pytest.mark.parametrize("graph", [False, True])
-def test_weights_in_other_bags_than_ids(weights, graph):
-    def read(ids, its_weights):
-        return Bags.of(ids, its_weights, name=NAME).weights
-
-    run = tf.function(read) if graph else read
-    for make, what in ((ragged, "row_splits"), (sparse, "indices")):
-        if make is sparse and len(weights[-1]) == 0:
-            continue  # the same indices
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"history.*: .*different {what}"):
-            run(make([[1, 2], [3]]), make(weights, tf.float32))
 
 
 def test_unsorted_sparse_indices():

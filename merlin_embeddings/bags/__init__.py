@@ -1,0 +1,17 @@
+"""Bags: one feature's ragged batch of ids, made from every kind of input."""
+
+from merlin_embeddings.bags.bags import Bags, check_parts, check_shape
+from merlin_embeddings.bags.values import check_padding, hash_strings
+from merlin_embeddings.bags.weights import check_like, check_pool, flat_weights, kind_of
+
+__all__ = [
+    "Bags",
+    "check_like",
+    "check_padding",
+    "check_parts",
+    "check_pool",
+    "check_shape",
+    "flat_weights",
+    "hash_strings",
+    "kind_of",
+]

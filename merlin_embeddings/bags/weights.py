@@ -1,0 +1,164 @@
+"""Per-id weights: of the kind and structure of their ids, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Shape = Sequence[int | None] | tf.TensorShape
+
+
+def flat_weights(ids: Any, weights: Any, name: str) -> tf.Tensor | None:
+    """Weights as a vector, one a value of the ids.
+
+    Args:
+        ids: a dense tensor of any rank, a `tf.RaggedTensor` or a `tf.SparseTensor`.
+        weights: of the same kind and structure (dense ones may have dimensions of 1 at the end
+            more or less), or None.
+        name: what the ids are, for messages.
+
+    Returns:
+        `[N]` in the order of the values, or None.
+
+    Raises:
+        TypeError: weights of another kind.
+        ValueError: weights of another static shape or number of ragged dimensions.
+        tf.errors.InvalidArgumentError: weights of another shape, other row splits or indices.
+
+    >>> import tensorflow as tf
+    >>> flat_weights(tf.constant([[7, 3]]), [[0.5, 2.0]], "ids").numpy().tolist()
+    [0.5, 2.0]
+    """
+    if weights is None:
+        return None
+    _check_kind(ids, weights, name)
+    if isinstance(ids, tf.RaggedTensor):
+        return _flat_ragged(ids, weights, name)
+    if isinstance(ids, tf.SparseTensor):
+        checks = _check_equal("indices", ids.indices, weights.indices, name)
+        checks += _check_equal("dense shapes", ids.dense_shape, weights.dense_shape, name)
+        return _after(checks, weights.values)
+    return _flat_dense(ids, _to_tensor(weights, name), name)
+
+
+def check_like(ids: Any, weights: Any, name: str) -> None:
+    """Raises what `flat_weights` would whatever the values, for tensors and symbols."""
+    _check_kind(ids, weights, name)
+    _check_shapes(_static(ids), _static(weights), name)
+
+
+def check_pool(combiner: str | None, weights: Any, name: str) -> None:
+    """Raises ValueError if there are weights, and a combiner that has no use for them."""
+    if weights is None:
+        return
+    if combiner is None:
+        raise ValueError(
+            f"{name}: weights belong to a pool, but combiner=None pools nothing. Give a combiner "
+            "('sum' over bags of one id scales the vectors), or no weights."
+        )
+    if combiner == "max":
+        raise ValueError(
+            f"{name}: combiner='max' takes no weights. Give another combiner, or no weights."
+        )
+
+
+def kind_of(tensor: Any) -> str:
+    """Whether a tensor, or Keras's symbol for one, is "dense", "ragged" or "sparse"."""
+    if isinstance(tensor, tf.RaggedTensor) or getattr(tensor, "ragged", False):
+        return "ragged"
+    if isinstance(tensor, tf.SparseTensor) or getattr(tensor, "sparse", False):
+        return "sparse"
+    return "dense"
+
+
+def _flat_ragged(ids: tf.RaggedTensor, weights: tf.RaggedTensor, name: str) -> tf.Tensor:
+    if ids.ragged_rank != weights.ragged_rank:
+        raise ValueError(
+            f"{name}: ids have {ids.ragged_rank} ragged dimensions, weights have "
+            f"{weights.ragged_rank}; give one weight an id."
+        )
+    checks: list = []
+    for mine, others in zip(ids.nested_row_splits, weights.nested_row_splits, strict=True):
+        checks += _check_equal("row_splits", mine, others, name)
+    return _after(checks, _flat_dense(ids.flat_values, weights.flat_values, name))
+
+
+def _flat_dense(ids: tf.Tensor, weights: tf.Tensor, name: str) -> tf.Tensor:
+    _check_shapes(ids.shape, weights.shape, name)
+    checks = []
+    if not _size_tells(ids.shape, weights.shape):
+        checks = _check_equal("shapes", _run_time_shape(ids), _run_time_shape(weights), name)
+    weights = _after(checks, weights)
+    return weights if weights.shape.rank == 1 else tf.reshape(weights, [-1])
+
+
+def _check_kind(ids: Any, weights: Any, name: str) -> None:
+    kind, other = kind_of(ids), kind_of(weights)
+    if kind != other:
+        raise TypeError(
+            f"{name}: ids are {kind} but weights are {other}; give weights of the same kind."
+        )
+
+
+def _check_shapes(ids: Shape, weights: Shape, name: str) -> None:
+    ids, weights = tf.TensorShape(ids), tf.TensorShape(weights)
+    if ids.rank is None or weights.rank is None:
+        return
+    if not tf.TensorShape(_trimmed(ids)).is_compatible_with(_trimmed(weights)):
+        raise ValueError(
+            f"{name}: weights have shape {weights}, ids have shape {ids}; give one weight an id."
+        )
+
+
+def _size_tells(a: tf.TensorShape, b: tf.TensorShape) -> bool:
+    """Whether tensors of these compatible shapes that have equally many values are of one shape."""
+    if a.rank is None or b.rank is None:
+        return False
+    pairs = list(zip(_trimmed(a), _trimmed(b), strict=True))
+    unknown = sum(None in pair for pair in pairs)
+    return unknown == 0 or (unknown == 1 and not any(0 in pair for pair in pairs))
+
+
+def _trimmed(shape: tf.TensorShape) -> list[int | None]:
+    """A shape without dimensions of 1 at its end: `[B]` ids may come with `[B, 1]` weights."""
+    sizes = shape.as_list()
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return sizes
+
+
+def _run_time_shape(tensor: tf.Tensor) -> tf.Tensor:
+    shape = tf.shape(tensor, tf.int64)
+    return shape if tensor.shape.rank is None else shape[: len(_trimmed(tensor.shape))]
+
+
+def _static(tensor: Any) -> Shape:
+    return tensor.shape if hasattr(tensor, "shape") else np.shape(tensor)
+
+
+def _to_tensor(weights: Any, name: str) -> tf.Tensor:
+    try:
+        return tf.convert_to_tensor(weights)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: weights aren't a tensor: {error}") from None
+
+
+def _check_equal(what: str, ids: tf.Tensor, weights: tf.Tensor, name: str) -> list:
+    """Operations that fail unless integer tensors of one rank are equal; none for one object."""
+    if ids is weights:
+        return []
+    mine, others = (tf.reshape(tf.cast(x, tf.int64), [-1]) for x in (ids, weights))
+    common = tf.minimum(tf.size(mine), tf.size(others))  # so that nothing is broadcast
+    same_shape = tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(weights)))
+    fine = same_shape & tf.reduce_all(tf.equal(mine[:common], others[:common]))
+    message = f"{name}: ids and weights have different {what}; give one weight an id, in order."
+    check = tf.debugging.Assert(fine, [message, "ids:", ids, "weights:", weights])
+    return [] if check is None else [check]  # eager: checked already
+
+
+def _after(checks: list, weights: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies(checks):
+        return tf.identity(weights) if checks else weights

@@ -1,0 +1,101 @@
+"""What symbols tell of a call: mistakes in it, and the shape and dtype of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensorflow import keras
+
+from merlin_embeddings.bags import (
+    check_like,
+    check_padding,
+    check_parts,
+    check_pool,
+    check_shape,
+    kind_of,
+)
+from merlin_embeddings.config import FeatureConfig
+from merlin_embeddings.ids import PureIdMap
+from merlin_embeddings.layers import flatten
+from merlin_embeddings.layers.table_set import label
+from merlin_embeddings.routing import check_strings
+
+
+def check(feature: FeatureConfig, ids: PureIdMap, inputs: Any, weights: Any) -> None:
+    """Raises what the call would whatever the values.
+
+    Integers can't be told from a dtype that Keras doesn't know: it says float32 then.
+
+    Args:
+        feature: which is looked up.
+        ids: its table's id map.
+        inputs: symbols, or a dict of them.
+        weights: a symbol, or None.
+
+    Raises:
+        TypeError: weights of another kind, or padding that is no string where ids are.
+        ValueError: weights where the combiner takes none, weights of another static shape, or
+            strings for ids that don't take any number.
+    """
+    name = label(feature)
+    parts = inputs if isinstance(inputs, Mapping) else {"values": inputs}
+    check_parts(parts, name)
+    weights = parts.get("weights") if weights is None else weights
+    check_pool(feature.combiner, weights, name)
+    if weights is not None and "row_splits" not in parts:
+        check_like(parts["values"], weights, name)
+    if flatten.are_strings(parts):
+        check_strings(ids, name)
+        check_padding(feature.padding_id, strings=True, name=name)
+
+
+def check_rank(feature: FeatureConfig, inputs: Any) -> None:
+    """Raises ValueError unless symbols are `[B]`, `[B, L]`, or `[B, L, 1]`, of any kind."""
+    name = label(feature)
+    values = inputs["values"] if isinstance(inputs, Mapping) else inputs
+    if feature.combiner is not None:
+        check_shape(kind_of(values), values.shape, name)
+    else:
+        flatten.check_not_sparse(values, name)
+        flatten.check_squeezable(values.shape, name)
+
+
+def output_spec(
+    inputs: Any, combiner: str | None, dim: int, dtype: str, squeeze: bool = False
+) -> keras.KerasTensor:
+    """The symbolic output of `pooled` (with a combiner) or `single`.
+
+    Args:
+        inputs: a symbolic tensor, or a dict of them.
+        combiner: None: no pooling.
+        dim: D.
+        dtype: of the output.
+        squeeze: whether `[B, L, 1]` is `[B, L]`, as `squeeze` makes it.
+    """
+    if isinstance(inputs, Mapping):
+        return _output_spec_of_bags(inputs, combiner, dim, dtype)
+    outer = tuple(inputs.shape)
+    if squeeze and len(outer) == 3 and outer[2] == 1:
+        outer = outer[:2]
+    if combiner is not None and len(outer) > 1:
+        outer = outer[:-1]
+    ragged = getattr(inputs, "ragged", False) and len(outer) > 1
+    return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
+
+
+def _output_spec_of_bags(
+    tensors: Mapping[str, Any], combiner: str | None, dim: int, dtype: str
+) -> keras.KerasTensor:
+    outer: tuple[int | None, ...]
+    if "row_splits" in tensors:
+        splits = tensors["row_splits"].shape[0]
+        outer, ragged = (splits - 1 if splits else None, None), True
+    else:
+        outer, ragged = tuple(tensors["values"].shape), getattr(tensors["values"], "ragged", False)
+    if "inverse" in tensors:
+        outer = (tensors["inverse"].shape[0], *outer[1:])
+    if combiner is not None:
+        outer = outer[:1]
+    ragged = ragged and len(outer) > 1
+    return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
