@@ -44,8 +44,9 @@ class TableLayer(keras.layers.Layer):
         if not self.table_set.tables:
             self.table_set.build(functools.partial(compat.add_weight, self))
             for name, table in self.table_set.tables.items():
-                # TensorFlow's checkpoints find the variables that are attributes of the layer.
-                setattr(self, f"_table_{name}", table.variable)
+                # TensorFlow's checkpoints find the variables that are attributes of the layer. With
+                # a colon no table's name makes this the name of anything that code can write.
+                setattr(self, f"table:{name}", table.variable)
         self.built = True
 
     def look_up(
@@ -70,7 +71,7 @@ class TableLayer(keras.layers.Layer):
         """Reads the tables from a weights file.
 
         Raises:
-            ValueError: a table is missing, unknown, or has another shape.
+            ValueError: a table is missing, unknown, or has another shape; nothing is written then.
         """
         tables = self.table_set.tables.values()
         wanted = sorted(map(self.weight_key, tables))
@@ -79,9 +80,23 @@ class TableLayer(keras.layers.Layer):
                 f"Layer {self.name!r} has the weights {wanted}, the file has "
                 f"{sorted(store.keys())}."
             )
+        self._check_shapes(store)
         for table in tables:
             overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
             table.changes.lose()
+
+    def _check_shapes(self, store: Any) -> None:
+        other = []
+        for table in self.table_set.tables.values():
+            shape = list(store[self.weight_key(table)].shape)
+            if shape != [table.rows, table.dim]:
+                other.append(
+                    f"table {table.name!r} is [{table.rows}, {table.dim}], in the file {shape}"
+                )
+        if other:
+            raise ValueError(
+                f"Layer {self.name!r} has tables of other shapes than the file: {'; '.join(other)}."
+            )
 
 
 def _as_tensors(structure: Any) -> Any:

@@ -12,7 +12,8 @@ def flatten(features: Any) -> list[FeatureConfig]:
     """The features of a structure in order.
 
     Raises:
-        ValueError: a leaf isn't a FeatureConfig, or there is none.
+        ValueError: a leaf isn't a FeatureConfig, there is none, or a dict has keys that Keras can't
+            save: others than strings, or both "class_name" and "config".
     """
     found = list(_leaves(features))
     if not found:
@@ -55,6 +56,7 @@ def _leaves(features: Any) -> Iterator[FeatureConfig]:
     if isinstance(features, FeatureConfig):
         yield features
     elif isinstance(features, Mapping):
+        _check_keys(features)
         for item in features.values():
             yield from _leaves(item)
     elif isinstance(features, (list, tuple)):
@@ -63,6 +65,20 @@ def _leaves(features: Any) -> Iterator[FeatureConfig]:
     else:
         raise ValueError(
             f"Embeddings: features are FeatureConfigs in dicts, lists or tuples; got {features!r}."
+        )
+
+
+def _check_keys(features: Mapping) -> None:
+    for key in features:
+        if not isinstance(key, str):
+            raise ValueError(
+                f"Embeddings: features has the key {key!r}; Keras saves keys as strings, so that "
+                "the inputs of a loaded model would have other keys. Use strings."
+            )
+    if {"class_name", "config"} <= set(features):
+        raise ValueError(
+            "Embeddings: features has both keys 'class_name' and 'config'; Keras takes such a dict "
+            "for a saved object. Rename one."
         )
 
 

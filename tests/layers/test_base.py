@@ -100,6 +100,97 @@ def test_a_file_with_other_tables(tmp_path):
         model("a", "c").load_weights(path)
 
 
+def test_a_file_with_tables_of_other_shapes_writes_nothing(tmp_path):
+    path = str(tmp_path / "model.weights.h5")
+
+    def model(rows, value):
+        features = {
+            name: me.FeatureConfig(name, me.TableConfig(name, count, 2, initializer=value), "sum")
+            for name, count in rows.items()
+        }
+        symbols = {name: keras.Input((), dtype="int64", name=name) for name in rows}
+        return keras.Model(symbols, me.layers.Embeddings(features, name="e")(symbols))
+
+    model({"a": 4, "b": 5, "c": 6}, "ones").save_weights(path)
+    other = model({"a": 4, "b": 4, "c": 7}, "zeros")
+    message = (
+        r"Layer 'e' .*'b' is \[4, 2\], in the file \[5, 2\].*'c' is \[7, 2\], in the file \[6, 2\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        other.load_weights(path)
+    assert not any(np.any(values) for values in other.get_weights())
+
+
+NAMES = [
+    "set",
+    "_set",
+    "a.b",
+    "a b",
+    "a:0",
+    "ü",
+    "class",
+    "name",
+    "call",
+    "0",
+    "_table_set",
+    "build",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_of_any_name(tmp_path, name):
+    def make():
+        table = me.TableConfig(name, 9, 2)
+        symbols = {"x": keras.Input((2,), dtype="int64", name="x")}
+        layer = me.layers.Embeddings({"x": me.FeatureConfig("x", table)}, name="e")
+        return keras.Model(symbols, layer(symbols))
+
+    batch = {"x": tf.constant([[1, 2]], tf.int64)}
+    first = make()
+    first.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        keras.models.load_model(tmp_path / "model.keras")(batch)["x"], first(batch)["x"]
+    )
+    path = tf.train.Checkpoint(model=first).save(str(tmp_path / "checkpoint"))
+    assert any(
+        f"table:{name.replace('.', '..')}/" in key for key, _ in tf.train.list_variables(path)
+    )
+    second = make()
+    tf.train.Checkpoint(model=second).restore(path).assert_existing_objects_matched()
+    np.testing.assert_array_equal(second(batch)["x"], first(batch)["x"])
+
+
+def test_initial_arrays_are_saved_once_as_weights(tmp_path):
+    values = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    table = me.TableConfig("item", 2000, 16, initializer=values)
+    features = [me.FeatureConfig("a", table, "sum"), me.FeatureConfig("b", table)]
+    symbols = [keras.Input((2,), dtype="int64", name=name) for name in "ab"]
+    single = me.layers.Embedding(2000, 16, embeddings_initializer=values, combiner="sum")
+    outputs = [*me.layers.Embeddings(features)(symbols), single(symbols[0])]
+    model = keras.Model(symbols, outputs)
+    batch = [tf.constant([[1, 2]], tf.int64), tf.constant([[3, 1999]], tf.int64)]
+    wanted = [values[1] + values[2], (values[3] + values[1999]) / 2, values[1] + values[2]]
+    path = tmp_path / "model.keras"
+    model.save(path)
+    assert path.stat().st_size < 2 * values.nbytes + 100_000
+    again = keras.models.load_model(path)
+    for got in (model(batch), again(batch)):
+        for vectors, expected in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(vectors[0], expected, rtol=1e-6)
+
+
+def test_tables_with_other_arrays_are_not_one():
+    def feature(name, value):
+        table = me.TableConfig("item", 2, 3, initializer=np.full([2, 3], value, np.float32))
+        return me.FeatureConfig(name, table)
+
+    layer = me.layers.Embeddings([feature("a", 1), feature("b", 1)])
+    layer.build()
+    assert len(layer.weights) == 1
+    with pytest.raises(ValueError, match="Table 'item' has two configs"):
+        me.layers.Embeddings([feature("a", 1), feature("b", 2)])
+
+
 def test_big_tables_load_in_blocks(tmp_path):
     path = str(tmp_path / "model.weights.h5")
     rows = 2 * 65536 + 3

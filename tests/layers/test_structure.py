@@ -34,6 +34,19 @@ def test_no_features(features):
         structure.flatten(features)
 
 
+@pytest.mark.parametrize(
+    "features, message",
+    [
+        ({0: A}, "features has the key 0; .*Use strings"),
+        ([{"a": A, ("b",): B}], r"features has the key \('b',\)"),
+        ({"x": {"class_name": A, "config": B}}, "both keys 'class_name' and 'config'.*Rename one"),
+    ],
+)
+def test_keys_that_keras_cannot_save(features, message):
+    with pytest.raises(ValueError, match=message):
+        structure.flatten(features)
+
+
 def test_no_feature():
     with pytest.raises(ValueError, match="FeatureConfigs in dicts, lists or tuples; got 'a'"):
         structure.flatten(["a"])

@@ -66,3 +66,33 @@ def test_structures_of_features():
     np.testing.assert_array_equal(got["item"], [item[[1, 2]].max(axis=0), np.zeros(3)])
     again = me.layers.Embeddings.from_config(layer.get_config())
     assert again.features == FEATURES
+
+
+def test_mistakes_are_found_when_the_model_is_built():
+    ids, weights = keras.Input((2,), dtype="int64"), keras.Input((2,))
+    with pytest.raises(ValueError, match="combiner='max' takes no weights"):
+        me.layers.Embedding(11, 3, combiner="max")(ids, weights=weights)
+    with pytest.raises(ValueError, match="one weight an id"):
+        me.layers.Embedding(11, 3, combiner="sum")(ids, weights=keras.Input((3,)))
+    with pytest.raises(ValueError, match="got strings"):
+        me.layers.Embedding(11, 3)(keras.Input((2,), dtype="string"))
+    with pytest.raises(ValueError, match="mask_zero=True masks id 0"):
+        hashed = me.layers.Embedding(None, 3, ids=me.ids.Modulo(5), mask_zero=True)
+        hashed(keras.Input((2,), dtype="string"))
+
+
+def test_a_table_named_set_that_starts_from_an_array(tmp_path):
+    def make():
+        table = me.TableConfig("set", 11, 3, initializer=TABLE)
+        symbols = {"x": keras.Input((2,), dtype="int64", name="x")}
+        layer = me.layers.Embeddings({"x": me.FeatureConfig("x", table, "sum")}, name="e")
+        return keras.Model(symbols, layer(symbols))
+
+    model = make()
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again({"x": IDS})["x"], model({"x": IDS})["x"])
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
+    model.set_weights([np.zeros((11, 3))])
+    tf.train.Checkpoint(model=model).restore(path).assert_existing_objects_matched()
+    np.testing.assert_array_equal(model.get_weights()[0], TABLE)
