@@ -180,8 +180,9 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is type(b) and type(a) in _specs.values():
         names = [field.name for field in dataclasses.fields(a)]
         return all(same(getattr(a, name), getattr(b, name)) for name in names)
+    cls: Any = type(a)
     is_foreign = any(isinstance(a, base) for base, _, _ in _foreign.values())
-    if is_foreign and type(a).__eq__ is not object.__eq__:
+    if is_foreign and cls.__eq__ is not object.__eq__:
         return a == b
     return to_plain(a) == to_plain(b)
 

@@ -205,7 +205,9 @@ class FromArray(Initializer):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FromArray) or self._kind != other._kind:
             return False
-        return self.array is other.array or np.array_equal(self.array, other.array)
+        if self.array is None or other.array is None or self.array is other.array:
+            return True
+        return np.array_equal(self.array, other.array)
 
     def __hash__(self) -> int:
         return hash((self._kind, self._digest()))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-Shape = Sequence[int | None] | tf.TensorShape
 
 
 def flat_weights(ids: Any, weights: Any, name: str) -> tf.Tensor | None:
@@ -103,7 +100,7 @@ def _check_kind(ids: Any, weights: Any, name: str) -> None:
         )
 
 
-def _check_shapes(ids: Shape, weights: Shape, name: str) -> None:
+def _check_shapes(ids: Any, weights: Any, name: str) -> None:
     ids, weights = tf.TensorShape(ids), tf.TensorShape(weights)
     if ids.rank is None or weights.rank is None:
         return
@@ -135,7 +132,7 @@ def _run_time_shape(tensor: tf.Tensor) -> tf.Tensor:
     return shape if tensor.shape.rank is None else shape[: len(_trimmed(tensor.shape))]
 
 
-def _static(tensor: Any) -> Shape:
+def _static(tensor: Any) -> Any:
     return tensor.shape if hasattr(tensor, "shape") else np.shape(tensor)
 
 
