@@ -37,12 +37,19 @@ from workers import GIB, PEERS, ROOT, Interpreters, Peer, Pool, available_bytes
 BUSY_PERCENT = 5.0
 RESERVE_BYTES = int(1.5 * GIB)  # left to the system and the ids
 FULL = {
+    "only": ",".join(GROUPS),
     "tables": "26x100000,1x10000000",
     "dims": "16,64,128",
     "batches": "4096,16384",
     "hotness": "1,10",
 }
-QUICK = {"tables": "26x100000", "dims": "16", "batches": "4096", "hotness": "1,10"}
+QUICK = {
+    "only": "forward,adagrad",
+    "tables": "26x100000",
+    "dims": "16",
+    "batches": "4096",
+    "hotness": "1,10",
+}
 
 
 def _integers(text: str) -> list[int]:
@@ -60,7 +67,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     names = [peer.name for peer in PEERS]
-    parser.add_argument("--only", default=",".join(GROUPS), help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--only", default=default["only"], help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--peers", default=",".join(names), help=f"of {', '.join(names)}")
     parser.add_argument("--tables", default=default["tables"], help="tables x rows, comma between")
     parser.add_argument("--dims", default=default["dims"])

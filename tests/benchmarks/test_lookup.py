@@ -113,6 +113,7 @@ def test_a_small_run_gives_a_whole_document(tmp_path):
     path = tmp_path / "new" / "result.json"
     command = [
         *(sys.executable, str(LOOKUP), "--json", str(path), "--tables", "2x500", "--dims", "16"),
+        *("--only", ",".join(report.GOALS)),
         *("--batches", "32", "--hotness", "3", "--seconds", "0.01"),
         *("--size-rows", "2000,1000", "--torch-python", str(tmp_path / "absent")),
     ]
