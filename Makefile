@@ -3,10 +3,10 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 
 MAIN := .venv
-TF212 := .venv-tf212
+MERLIN := .venv-merlin
 PEERS := .venv-peers
 PY := $(MAIN)/bin/python
-PY212 := $(TF212)/bin/python
+PY_MERLIN := $(MERLIN)/bin/python
 OPS := merlin_embeddings/_ops
 
 MAKEFLAGS += --no-print-directory
@@ -17,7 +17,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help example test test-core test-tf212 test-python bench lint format sanitize build clean
+.PHONY: help example test test-core test-merlin test-python bench lint format sanitize build clean
 
 help:
 	@echo "make example   train on MovieLens and show what comes out"
@@ -53,18 +53,18 @@ endef
 
 # A stamp says which pins an environment holds; existing environments are brought up to date.
 $(MAIN)/.pins: requirements/build.txt requirements/main.txt requirements/test.txt \
-               requirements/example.txt | $(PY)
+               requirements/nvtabular.txt requirements/example.txt | $(PY)
 	$(PY) -m pip install -q -r requirements/main.txt -r requirements/test.txt \
-	  -r requirements/example.txt
+	  -r requirements/nvtabular.txt -r requirements/example.txt
 	@touch $@
 
 $(MAIN)/.pins-lint: requirements/lint.txt | $(MAIN)/.pins
 	$(PY) -m pip install -q -r requirements/lint.txt
 	@touch $@
 
-$(TF212)/.pins: requirements/build.txt requirements/test.txt \
-                requirements/tf212.txt | $(PY212)
-	$(PY212) -m pip install -q -r requirements/tf212.txt
+$(MERLIN)/.pins: requirements/build.txt requirements/test.txt \
+                requirements/merlin.txt | $(PY_MERLIN)
+	$(PY_MERLIN) -m pip install -q -r requirements/merlin.txt
 	@touch $@
 
 $(PEERS)/.pins: requirements/peers.txt requirements/peers-nodeps.txt | $(PEERS)/bin/python
@@ -83,13 +83,13 @@ build/ops/CMakeCache.txt: $(MAIN)/.pins
 build: build/ops/CMakeCache.txt
 	@cmake --build build/ops -j $(JOBS)
 
-# The second TensorFlow gets an installed package: the way users get theirs.
+# The merlin lane gets an installed package: the way users get theirs.
 PACKAGE := setup.cfg pyproject.toml README.md LICENSE $(wildcard ops/CMakeLists.txt ops/*/*) \
            $(shell find merlin_embeddings -name '*.py' -o -name py.typed 2>/dev/null)
 
-$(TF212)/.installed: $(TF212)/.pins $(PACKAGE)
+$(MERLIN)/.installed: $(MERLIN)/.pins $(PACKAGE)
 	rm -rf build/lib* build/bdist*
-	$(PY212) -m pip install -q --no-build-isolation --no-deps --force-reinstall .
+	$(PY_MERLIN) -m pip install -q --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 
 # --- Targets -----------------------------------------------------------------------------------
@@ -100,14 +100,14 @@ example: build
 # The closing line of the main run comes last.
 test: build
 	@$(MAKE) test-core
-	@$(MAKE) test-tf212
+	@$(MAKE) test-merlin
 	@$(MAKE) test-python
 
 test-python: build
 	$(PY) -m pytest
 
-test-tf212: $(TF212)/.installed
-	$(TF212)/bin/pytest tests/tf212
+test-merlin: $(MERLIN)/.installed
+	$(MERLIN)/bin/pytest tests/merlin
 
 # $(call core,folder,options,prefix): builds the C++ tests, which need no TensorFlow, and runs them
 # with each instruction set.
