@@ -7,7 +7,7 @@
 TensorShape([2, 64])
 """
 
-from merlin_embeddings import ids, initializers, layers, optimizers, tables
+from merlin_embeddings import data, ids, initializers, layers, optimizers, tables
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, TableConfig
 
@@ -15,6 +15,7 @@ __all__ = [
     "Bags",
     "FeatureConfig",
     "TableConfig",
+    "data",
     "ids",
     "initializers",
     "layers",
