@@ -1,0 +1,25 @@
+"""What a user writes down about tables and features: frozen, plain data.
+
+A *spec* is a frozen dataclass that says what is wanted; the object that owns variables is built
+from it later.
+"""
+
+from merlin_embeddings.config.checks import is_row_count
+from merlin_embeddings.config.feature import COMBINERS, FeatureConfig
+from merlin_embeddings.config.specs import foreign, from_plain, same, spec, to_plain
+from merlin_embeddings.config.table import DTYPES, PLACEMENTS, TableConfig, field_rule
+
+__all__ = [
+    "COMBINERS",
+    "DTYPES",
+    "PLACEMENTS",
+    "FeatureConfig",
+    "TableConfig",
+    "field_rule",
+    "foreign",
+    "from_plain",
+    "is_row_count",
+    "same",
+    "spec",
+    "to_plain",
+]
