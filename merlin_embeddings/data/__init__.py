@@ -15,6 +15,9 @@ from merlin_embeddings.data.columns import (
     tagged,
     targets,
 )
+from merlin_embeddings.data.dims import infer_embedding_dim, suggested_embedding_dim
+from merlin_embeddings.data.features import features_from_schema
+from merlin_embeddings.data.inputs import keras_inputs
 
 __all__ = [
     "Column",
@@ -23,6 +26,10 @@ __all__ = [
     "categorical",
     "columns",
     "continuous",
+    "features_from_schema",
+    "infer_embedding_dim",
+    "keras_inputs",
+    "suggested_embedding_dim",
     "tables",
     "tagged",
     "targets",

@@ -214,8 +214,7 @@ def tables(schema: Any) -> dict[str, list[Column]]:
     """The categorical columns by the table they share, in the schema's order.
 
     Raises:
-        ValueError: a column has no domain, a domain has no maximum, or columns that share one have
-            different maxima.
+        ValueError: columns that share a domain have different maxima.
 
     >>> domain = Domain("item", 0, 9)
     >>> schema = [Column(name, ("categorical",), domain=domain) for name in ("viewed", "bought")]
@@ -226,8 +225,11 @@ def tables(schema: Any) -> dict[str, list[Column]]:
     for column in categorical(schema):
         found.setdefault(column.table, []).append(column)
     for table, shared in found.items():
-        if len({column.rows for column in shared}) > 1:
-            sizes = ", ".join(f"{column.name!r} has max {column.rows - 1}" for column in shared)
+        if len({column.domain and column.domain.max for column in shared}) > 1:
+            sizes = ", ".join(
+                f"{column.name!r} has max {column.domain and column.domain.max}"
+                for column in shared
+            )
             raise ValueError(
                 f"Columns of domain {table!r} share a table, so their domains must have one max: "
                 f"{sizes}. Encode them together (Categorify(encode_type='joint')), or give the "

@@ -205,7 +205,7 @@ def test_no_domain():
     ):
         _ = column.rows
     with pytest.raises(ValueError, match="'item'"):
-        data.tables([column])
+        data.features_from_schema([column])
 
 
 def test_a_domain_without_max():
@@ -220,7 +220,7 @@ def test_a_domain_without_max_in_a_file(tmp_path):
     (tmp_path / "schema.pbtxt").write_text(text)
     schema = TensorflowMetadata.from_proto_text_file(str(tmp_path)).to_merlin_schema()
     with pytest.raises(ValueError, match=r"'item': its domain 'thing' has max=0.*pbtxt"):
-        data.tables(schema)
+        data.features_from_schema(schema)
 
 
 @pytest.mark.parametrize("most", [-3, 9.5])
