@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from criteo_data.auc import auc, log_loss
 from criteo_data.parameters import CATEGORICAL, LABEL, NUMERIC, Parameters
 from criteo_data.rows import Block, Rows

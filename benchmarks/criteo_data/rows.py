@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+
 from criteo_data.parameters import FIRST, NULL, NUMERIC, Parameters
 from criteo_data.teacher import Teacher, hash64
 from criteo_data.zipf import Zipf

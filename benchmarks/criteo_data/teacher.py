@@ -9,6 +9,7 @@ The number of ids costs no memory: an id's hash says what it does.
 from __future__ import annotations
 
 import numpy as np
+
 from criteo_data.parameters import CATEGORICAL, NUMERIC, Parameters
 
 # What an id brings to a row: its own effect, and a vector that meets the vector of the other

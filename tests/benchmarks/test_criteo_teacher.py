@@ -1,4 +1,4 @@
-"""The planted teacher: its probabilities, its calibration, and the AUC that it sets as the limit."""
+"""The planted teacher: its probabilities, its calibration, the AUC that it sets as the limit."""
 
 import dataclasses
 
