@@ -16,22 +16,32 @@ def has_keras_3() -> bool:
 def raw_variable(variable: Any) -> tf.Variable:
     """The ``tf.Variable`` behind a Keras 3 variable; a ``tf.Variable`` itself otherwise.
 
-    Keras 3 wraps variables and gives the ``tf.Variable`` as ``.value`` (for one made with
-    ``autocast=False``); in Keras 2 variables are ``tf.Variable``s, whose ``.value`` is a method.
+    Of a mirrored variable it is the part that this replica has; across replicas, the first: a
+    mirrored variable looks like a variable, but has no handle outside of a replica.
     """
-    value = variable.value
-    return _of_this_replica(variable if callable(value) else value)
-
-
-def _of_this_replica(variable: tf.Variable) -> tf.Variable:
-    """The part of a mirrored variable that this replica has; across replicas, the first.
-
-    A mirrored variable looks like a variable, but has no handle outside of a replica.
-    """
-    parts = tf.distribute.get_strategy().experimental_local_results(variable)
-    if len(parts) == 1 or tf.distribute.in_cross_replica_context():
+    whole = _whole_variable(variable)
+    parts = replicas_of(variable)
+    if (
+        len(parts) == 1
+        or tf.distribute.in_cross_replica_context()
+        or not tf.distribute.has_strategy()
+    ):
         return parts[0]
-    return next(part for part in parts if part.handle is variable.handle)
+    return next(part for part in parts if part.handle is whole.handle)
+
+
+def replicas_of(variable: Any) -> list[tf.Variable]:
+    """The parts of a mirrored variable, one for each replica; of any other one, itself alone."""
+    whole = _whole_variable(variable)
+    strategy = getattr(whole, "distribute_strategy", None)
+    return [whole] if strategy is None else list(strategy.experimental_local_results(whole))
+
+
+def _whole_variable(variable: Any) -> Any:
+    # Keras 3 wraps variables and gives the tf.Variable as .value (for one made with
+    # autocast=False); in Keras 2 variables are tf.Variables, whose .value is a method.
+    value = variable.value
+    return variable if callable(value) else value
 
 
 try:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat, native
-from merlin_embeddings.optimizers import constraints, plain
+from merlin_embeddings.optimizers import constraints, plain, replicas
 from merlin_embeddings.optimizers.clipping import clip
 from merlin_embeddings.optimizers.gradients import (
     Gradient,
@@ -17,11 +17,7 @@ from merlin_embeddings.optimizers.gradients import (
     scaled,
     without_overwritten,
 )
-from merlin_embeddings.optimizers.requirements import (
-    refuse_sweeps,
-    require_keras_3,
-    require_one_replica,
-)
+from merlin_embeddings.optimizers.requirements import refuse_sweeps, require_keras_3
 from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
 from merlin_embeddings.tables import overwrite, table_of
 
@@ -47,6 +43,8 @@ class SparseOptimizer(keras.optimizers.Optimizer):
       weights don't move on old momentum; weight decay and constraints act on the rows seen.
     - Everything else (`Dense` kernels, biases) gets the same rule with every element seen.
     - `keras.layers.Embedding` tables are treated as ours: rows seen, duplicates summed.
+    - Under `tf.distribute.MirroredStrategy` the rows of all replicas are gathered first, so that
+      sums, clipping and the rule are those of one device with the whole batch.
 
     Gradients that reach the optimizer as the lookup made them are computed inside the one native
     op that updates all tables; `loss_scale_factor` keeps it so. After clipping, loss scaling by
@@ -148,12 +146,13 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             variables: the model's trainable variables.
 
         Raises:
-            ValueError: under a distribution strategy with several replicas, or when a constraint
-                of an embedding table spans several rows.
+            ValueError: under a distribution strategy with several replicas other than
+                `tf.distribute.MirroredStrategy`, or when a constraint of an embedding table spans
+                several rows.
         """
         if self.built:
             return
-        require_one_replica()
+        replicas.require_mirrored()
         for variable in variables:
             constraints.require_rowwise(variable)
         super().build(variables)
@@ -177,7 +176,8 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             trainable_variables: the variables; None: those of `build`, in that order.
 
         Raises:
-            ValueError: no gradient at all, or a variable that `build` hasn't seen.
+            ValueError: no gradient at all, a variable that `build` hasn't seen, or a call outside
+                of `strategy.run` where there are several replicas.
         """
         grads = list(grads)
         if not grads:
@@ -188,6 +188,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             self._attach(variable)
         with tf.name_scope(self.name):
             pairs = without_overwritten(existing(zip(grads, variables, strict=True)))
+            pairs = replicas.gathered(pairs)
             if pairs:
                 self._update(pairs)
             self.iterations.assign_add(1)
@@ -361,7 +362,8 @@ class SparseOptimizer(keras.optimizers.Optimizer):
 
 
 def _key(variable: tf.Variable):
-    return compat.raw_variable(variable).ref()
+    # Of a mirrored variable the first part, whichever replica asks.
+    return compat.replicas_of(variable)[0].ref()
 
 
 def _is_native(gradient: Gradient, variable: tf.Variable) -> bool:

@@ -26,13 +26,3 @@ def refuse_sweeps(optimizer: str, use_ema: bool, gradient_accumulation_steps: in
                 f"Split(dense=keras.optimizers.Adam({argument}={value}), "
                 f"embeddings={optimizer}(...))"
             )
-
-
-def require_one_replica() -> None:
-    """Raises ValueError under a distribution strategy with several replicas."""
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if replicas > 1:
-        raise ValueError(
-            "merlin_embeddings.optimizers update tables in one replica, the strategy has "
-            f"{replicas}; use a plain Keras optimizer, or train without the strategy"
-        )

@@ -73,6 +73,7 @@ class Changes:
                     trainable=False,
                     name=f"{self._name}_changed",
                 )
+                self._give_replicas_own_buffers()
                 self._buffer = self._current_buffer()
         return self._flags
 
@@ -81,7 +82,8 @@ class Changes:
         self._era += 1
         self._number = 0
         if self._flags is not None:
-            self._flags.assign(tf.zeros_like(self._flags))
+            for flags in compat.replicas_of(self._flags):
+                flags.assign(tf.zeros_like(flags))
             self._buffer = self._current_buffer()
 
     @contextmanager
@@ -96,7 +98,8 @@ class Changes:
             return
         self._check_buffer()
         ones = tf.ones_like(rows, dtype=tf.uint8)
-        self._flags.scatter_update(tf.IndexedSlices(ones, rows))
+        for flags in compat.replicas_of(self._flags):
+            flags.scatter_update(tf.IndexedSlices(ones, rows))
         yield
         self._buffer = self._current_buffer()
 
@@ -104,9 +107,9 @@ class Changes:
         """This moment. Reads and writes one byte a row."""
         self._check_buffer()
         if self._flags is not None:
-            flags = self._flags
-            ages = (flags > 0) & (flags < _OLDEST)
-            flags.assign_add(tf.cast(ages, tf.uint8))
+            for flags in compat.replicas_of(self._flags):
+                ages = (flags > 0) & (flags < _OLDEST)
+                flags.assign_add(tf.cast(ages, tf.uint8))
             self._number += 1
         return Mark(self._name, self._era, self._number)
 
@@ -131,13 +134,23 @@ class Changes:
         if self._flags is None or mark.era != self._era or mark.number == 0:
             return None
         age = min(self._number - mark.number + 1, _OLDEST)
-        flags = self._flags.numpy()
+        flags = compat.raw_variable(self._flags).numpy()
         return np.flatnonzero((flags > 0) & (flags <= age)).astype(np.int64)
 
     def _check_buffer(self) -> None:
         """Loses track if the buffer isn't the one that the table's own writes left."""
         if self._flags is not None and self._current_buffer() != self._buffer:
             self.lose()
+
+    def _give_replicas_own_buffers(self) -> None:
+        """Parts of a mirrored variable start on one buffer; the first write would part them.
+
+        Which of them then keeps the buffer that is known here is anybody's guess.
+        """
+        parts = compat.replicas_of(self._variable)
+        for part in parts if len(parts) > 1 else ():
+            nothing = tf.zeros([0, *part.shape[1:]], part.dtype)
+            native.write_rows(part, tf.zeros([0], tf.int64), nothing, self._name)
 
     def _current_buffer(self) -> int:
         return int(native.buffer_serial(compat.raw_variable(self._variable)))

@@ -289,8 +289,9 @@ class DenseTable:
 
 
 def _write_rows(variable: tf.Variable, rows: tf.Tensor, values: Any) -> None:
-    raw = compat.raw_variable(variable)
-    native.write_rows(raw, rows, tf.cast(tf.convert_to_tensor(values), raw.dtype))
+    values = tf.cast(tf.convert_to_tensor(values), variable.dtype)
+    for part in compat.replicas_of(variable):
+        native.write_rows(part, rows, values)
 
 
 def table_of(variable: tf.Variable) -> DenseTable | None:

@@ -31,4 +31,5 @@ def overwrite(variable: tf.Variable, values: Any, name: str) -> None:
     for start in range(0, raw.shape[0], _BLOCK):
         stop = min(start + _BLOCK, raw.shape[0])
         block = tf.cast(tf.convert_to_tensor(values[start:stop]), raw.dtype)
-        native.write_rows(raw, tf.range(start, stop, dtype=tf.int64), block)
+        for part in compat.replicas_of(variable):
+            native.write_rows(part, tf.range(start, stop, dtype=tf.int64), block)

@@ -82,11 +82,11 @@ def test_keras_2_is_refused(monkeypatch):
         me.optimizers.SGD()
 
 
-def test_several_replicas_are_refused(monkeypatch):
-    class TwoReplicas:
+def test_replicas_of_other_strategies_are_refused(monkeypatch):
+    class Elsewhere:
         num_replicas_in_sync = 2
 
     optimizer, variable = me.optimizers.SGD(), keras.Variable(np.zeros(2, np.float32))
-    monkeypatch.setattr(tf.distribute, "get_strategy", TwoReplicas)
-    with pytest.raises(ValueError, match="one replica, the strategy has 2"):
+    monkeypatch.setattr(tf.distribute, "get_strategy", Elsewhere)
+    with pytest.raises(ValueError, match="MirroredStrategy; Elsewhere has 2"):
         optimizer.build([variable])
