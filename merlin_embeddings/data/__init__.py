@@ -4,6 +4,7 @@ A schema is NVTabular's or merlin-core's (`merlin.schema.Schema`); neither is ne
 room. `columns` reads it once into plain data, `Column`, which is all that the rest knows of it.
 """
 
+from merlin_embeddings.data.categorify import Categories
 from merlin_embeddings.data.columns import (
     Column,
     Domain,
@@ -20,6 +21,7 @@ from merlin_embeddings.data.features import features_from_schema
 from merlin_embeddings.data.inputs import keras_inputs
 
 __all__ = [
+    "Categories",
     "Column",
     "Domain",
     "EmbeddingSizes",
