@@ -9,12 +9,13 @@ TensorShape([2, 64])
 
 from merlin_embeddings import data, ids, initializers, layers, optimizers, tables
 from merlin_embeddings.bags import Bags
-from merlin_embeddings.config import FeatureConfig, TableConfig
+from merlin_embeddings.config import FeatureConfig, PositionWeights, TableConfig
 from merlin_embeddings.data import features_from_schema
 
 __all__ = [
     "Bags",
     "FeatureConfig",
+    "PositionWeights",
     "TableConfig",
     "data",
     "features_from_schema",

@@ -8,7 +8,15 @@ import pytest
 from tensorflow import keras
 
 from merlin_embeddings import ids
-from merlin_embeddings.config import FeatureConfig, TableConfig, from_plain, same, spec, to_plain
+from merlin_embeddings.config import (
+    FeatureConfig,
+    PositionWeights,
+    TableConfig,
+    from_plain,
+    same,
+    spec,
+    to_plain,
+)
 
 
 def through_json(data):
@@ -146,11 +154,66 @@ def test_bad_table_fields_are_named(fields, message):
         ({"combiner": "avg"}, r"'f': combiner='avg'; .*'sum', 'mean', 'sqrtn', 'max', None"),
         ({"padding_id": 0.5}, r"'f': padding_id=0.5"),
         ({"padding_id": 2**63}, r"'f': padding_id=9223372036854775808; it must be an int64"),
+        ({"max_length": 0}, r"'f': max_length=0; it must be a positive integer or None"),
+        ({"max_length": True}, r"'f': max_length=True"),
+        ({"keep": "newest"}, r"'f': keep='newest'; it must be one of 'first', 'last'"),
+        ({"missing": "zero"}, r"'f': missing='zero'; it must be one of 'error', 'zeros'"),
+        ({"position_weights": True}, r"'f': max_length=None; .*position_weights"),
+        ({"position_weights": 3, "max_length": 2}, r"'f': position_weights=3; .*True"),
+        (
+            {"position_weights": True, "max_length": 2, "combiner": "max"},
+            r"'f': combiner='max'; it must be 'sum', 'mean' or 'sqrtn' with position_weights",
+        ),
+        (
+            {"position_weights": True, "max_length": 2, "combiner": None},
+            r"'f': combiner=None; .*position_weights, which weigh a pool",
+        ),
     ],
 )
 def test_bad_feature_fields_are_named(fields, message):
     with pytest.raises(ValueError, match=message):
         FeatureConfig(**{"name": "f", "table": TableConfig("item", 10, 4), **fields})
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"trainable": "no"}, r"PositionWeights: trainable='no'; it is True or False"),
+        ({"count_from": 0}, r"PositionWeights: count_from=0; .*'first', 'last'"),
+    ],
+)
+def test_bad_fields_of_position_weights_are_named(fields, message):
+    with pytest.raises(ValueError, match=message):
+        PositionWeights(**fields)
+
+
+def test_features_with_lengths_and_position_weights():
+    item = TableConfig("item", 10, 4)
+    feature = FeatureConfig("f", item, "sum", max_length=5, keep="last", position_weights=True)
+    assert feature.position_weights == PositionWeights()
+    assert repr(feature).endswith(
+        "combiner='sum', max_length=5, keep='last', position_weights=PositionWeights())"
+    )
+    counted = dataclasses.replace(
+        feature, position_weights=PositionWeights("zeros", count_from="last"), missing="zeros"
+    )
+    for config in (feature, counted):
+        assert FeatureConfig.from_dict(through_json(config.to_dict())) == config
+        assert same(from_plain(through_json(to_plain(config))), config)
+    assert len({feature, counted, dataclasses.replace(feature)}) == 2
+    assert FeatureConfig("f", item, position_weights=False).position_weights is None
+
+
+def test_features_saved_before_they_had_lengths():
+    old = {
+        "class": "FeatureConfig",
+        "name": "f",
+        "table": TableConfig("item", 10, 4).to_dict(),
+        "combiner": "sum",
+        "padding_id": None,
+    }
+    assert from_plain(old) == FeatureConfig("f", TableConfig("item", 10, 4), "sum")
+    assert repr(from_plain(old)).endswith("combiner='sum')")
 
 
 def test_spec_wants_a_frozen_dataclass_and_a_free_name():

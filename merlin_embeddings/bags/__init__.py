@@ -1,6 +1,9 @@
 """Bags: one feature's ragged batch of ids, made from every kind of input."""
 
 from merlin_embeddings.bags.bags import Bags, check_parts, check_shape
+from merlin_embeddings.bags.padding import without_padding
+from merlin_embeddings.bags.positions import positions
+from merlin_embeddings.bags.truncation import truncate
 from merlin_embeddings.bags.values import check_padding, hash_strings
 from merlin_embeddings.bags.weights import check_like, check_pool, flat_weights, kind_of
 
@@ -14,4 +17,7 @@ __all__ = [
     "flat_weights",
     "hash_strings",
     "kind_of",
+    "positions",
+    "truncate",
+    "without_padding",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -154,6 +154,43 @@ class Bags:
         bags.hotness, bags._row_splits, bags.weights, bags.inverse = 1, None, None, None
         return bags
 
+    def take(self, kept: tf.Tensor, row_splits: tf.Tensor) -> Bags:
+        """Bags of some of the values, weights with them; padding is none of them.
+
+        Args:
+            kept: `[M]`, indices of values.
+            row_splits: `[B + 1]`, of those M values.
+        """
+        bags = self._mapped(lambda values: tf.gather(values, kept))
+        bags.hotness, bags._row_splits, bags.padding_id = None, row_splits, None
+        return bags
+
+    def take_columns(self, columns: slice) -> Bags:
+        """The same values of every bag, weights with them, where bags have a hotness."""
+        bags = self._mapped(lambda values: tf.reshape(self._by_bag(values)[:, columns], [-1]))
+        bags.hotness = len(range(*columns.indices(self.hotness or 0)))
+        return bags
+
+    def checked_row_splits(self) -> tf.Tensor:
+        """`row_splits`, once they are known to cut the values into bags.
+
+        Raises:
+            tf.errors.InvalidArgumentError: they don't.
+        """
+        splits = self.row_splits
+        if self._row_splits is None:
+            return splits
+        count = tf.size(self.values, tf.int64)
+        fine = tf.reduce_all(splits[1:] >= splits[:-1]) & tf.equal(splits[0], 0)
+        message = (
+            f"{self.name}: row_splits must begin at 0, never fall, and end at the number of ids:"
+        )
+        check = tf.debugging.Assert(
+            fine & tf.equal(splits[-1], count), [message, splits, "ids:", count]
+        )
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.identity(splits)
+
     def to_tensors(self) -> dict[str, tf.Tensor]:
         """A dict of tensors that `of` takes, for what carries tensors only (Keras, tf.data).
 
@@ -181,6 +218,14 @@ class Bags:
 
     def _by_bag(self, values: tf.Tensor) -> tf.Tensor:
         return tf.reshape(values, [-1, self.hotness])
+
+    def _mapped(self, change: Callable[[tf.Tensor], tf.Tensor]) -> Bags:
+        """Bags whose values and weights, `[N]` each, are changed alike."""
+        bags = copy.copy(self)
+        bags._given = change(self._given)
+        bags.values = bags._given if self._given is self.values else change(self.values)
+        bags.weights = None if self.weights is None else change(self.weights)
+        return bags
 
     def _completed(self, weights: Any, padding_id: Any, name: str) -> Bags:
         bags = copy.copy(self)

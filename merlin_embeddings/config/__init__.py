@@ -6,6 +6,7 @@ from it later.
 
 from merlin_embeddings.config.checks import is_row_count
 from merlin_embeddings.config.feature import COMBINERS, FeatureConfig
+from merlin_embeddings.config.position_weights import PositionWeights
 from merlin_embeddings.config.specs import foreign, from_plain, same, spec, to_plain
 from merlin_embeddings.config.table import DTYPES, PLACEMENTS, TableConfig, field_rule
 
@@ -14,6 +15,7 @@ __all__ = [
     "DTYPES",
     "PLACEMENTS",
     "FeatureConfig",
+    "PositionWeights",
     "TableConfig",
     "field_rule",
     "foreign",

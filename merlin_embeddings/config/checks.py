@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+# Of a bag.
+ENDS = ("first", "last")
+
 
 def is_row_count(value: Any) -> bool:
     """Whether `value` can be a number of rows: a positive integer (and no boolean)."""

@@ -62,19 +62,26 @@ class TableLayer(keras.layers.Layer):
         """What a table's weight is called in weights files."""
         return table.name
 
+    @property
+    def dense_weights(self) -> Mapping[str, Any]:
+        """The layer's weights that are no tables, by their names."""
+        return {}
+
     def save_own_variables(self, store: Any) -> None:
-        """Writes the tables to a weights file."""
+        """Writes the weights to a file."""
         for table in self.table_set.tables.values():
             store[self.weight_key(table)] = table.variable
+        for name, variable in self.dense_weights.items():
+            store[name] = variable
 
     def load_own_variables(self, store: Any) -> None:
-        """Reads the tables from a weights file.
+        """Reads the weights from a file.
 
         Raises:
-            ValueError: a table is missing, unknown, or has another shape; nothing is written then.
+            ValueError: a weight is missing, unknown, or has another shape; nothing is written then.
         """
         tables = self.table_set.tables.values()
-        wanted = sorted(map(self.weight_key, tables))
+        wanted = sorted([*map(self.weight_key, tables), *self.dense_weights])
         if sorted(store.keys()) != wanted:
             raise ValueError(
                 f"Layer {self.name!r} has the weights {wanted}, the file has "
@@ -84,18 +91,25 @@ class TableLayer(keras.layers.Layer):
         for table in tables:
             overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
             table.changes.lose()
+        for name, variable in self.dense_weights.items():
+            variable.assign(store[name])
 
     def _check_shapes(self, store: Any) -> None:
-        other = []
-        for table in self.table_set.tables.values():
-            shape = list(store[self.weight_key(table)].shape)
-            if shape != [table.rows, table.dim]:
-                other.append(
-                    f"table {table.name!r} is [{table.rows}, {table.dim}], in the file {shape}"
-                )
+        wanted = {
+            self.weight_key(table): (f"table {table.name!r}", [table.rows, table.dim])
+            for table in self.table_set.tables.values()
+        }
+        for name, variable in self.dense_weights.items():
+            wanted[name] = (f"weight {name!r}", list(variable.shape))
+        other = [
+            f"{what} is {shape}, in the file {list(store[key].shape)}"
+            for key, (what, shape) in wanted.items()
+            if list(store[key].shape) != shape
+        ]
         if other:
             raise ValueError(
-                f"Layer {self.name!r} has tables of other shapes than the file: {'; '.join(other)}."
+                f"Layer {self.name!r} has weights of other shapes than the file: "
+                f"{'; '.join(other)}."
             )
 
 

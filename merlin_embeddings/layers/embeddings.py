@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import config
-from merlin_embeddings.bags import Bags, check_pool
+from merlin_embeddings import compat, config
+from merlin_embeddings.bags import Bags, check_pool, truncate
 from merlin_embeddings.config import FeatureConfig
-from merlin_embeddings.layers import flatten, structure, symbolic
+from merlin_embeddings.layers import flatten, missing, structure, symbolic
 from merlin_embeddings.layers.base import TableLayer
+from merlin_embeddings.layers.position_weights import LearnedWeights
 from merlin_embeddings.layers.table_set import TableSet, label
 from merlin_embeddings.tables import DenseTable
 
@@ -23,21 +25,25 @@ class Embeddings(TableLayer):
     """Looks up features in their tables: a structure of ids in, the same structure of vectors out.
 
     Features that name one table share it. All tables of one dtype are served by one native call,
-    whatever their dims and combiners.
+    whatever their dims and combiners. Weights that features learn by position stand beside the
+    tables, as "<feature>_position_weights".
 
     Args:
         features: `FeatureConfig`s in dicts, lists and tuples, nested as you like.
         **kwargs: of `keras.layers.Layer`.
 
     Raises:
-        ValueError: one table name with two configs, one feature name twice, no feature at all, or
-            keys of a dict that Keras's files can't hold.
+        ValueError: one table name with two configs, one feature name twice, no feature at all,
+            keys of a dict that Keras's files can't hold, or a table with the name of position
+            weights.
 
     Call arguments:
         inputs: for each feature, ids that are integers or strings: `[B]`, `[B, L]`, ragged
             `[B, None]`, sparse `[B, L]` (a last dimension of 1 more is dropped), or
             `merlin_embeddings.Bags`. Dicts may have Merlin's pairs `x__values`, `x__offsets` for
-            feature `x`, and keys that are no features. Batch sizes may differ.
+            feature `x`, and keys that are no features; features whose config says
+            `missing="zeros"` may be left out or None. Batch sizes may differ; a feature left out
+            has that of the first one there is.
         weights: a number for each id, of the kind and shape of the ids; None for features that
             have none.
 
@@ -69,6 +75,7 @@ class Embeddings(TableLayer):
         super().__init__(**kwargs)
         self._features = _Features(features, structure.flatten(features))
         self._table_set = TableSet(self._features.flat)
+        self._learned = LearnedWeights(self._features.flat)
 
     @property
     def features(self) -> Any:
@@ -88,32 +95,51 @@ class Embeddings(TableLayer):
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
     def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
         """Vectors in the structure of the features, in the layer's compute dtype."""
-        features = self._features
-        batches = structure.match(features.nested, inputs)
+        features = self._features.flat
+        batches, its_weights = self._match(inputs, weights)
         if not self.table_set.exist:
             # Keras asks for shapes, and says float32 where it doesn't know the dtype of inputs.
-            batches = [flatten.as_integers(ids) for ids in batches]
-        its_weights = structure.match_weights(features.nested, weights)
-        flats = [_flat(*each) for each in zip(features.flat, batches, its_weights, strict=True)]
-        vectors = self.look_up(features.flat, [flat.bags for flat in flats], training)
-        return structure.pack(
-            features.nested,
-            (
-                flat.restore(tf.cast(its_vectors, self.compute_dtype))
-                for flat, its_vectors in zip(flats, vectors, strict=True)
-            ),
+            batches = [None if ids is None else flatten.as_integers(ids) for ids in batches]
+        flats = {
+            at: self._flat(feature, ids, its_weights[at])
+            for at, (feature, ids) in enumerate(zip(features, batches, strict=True))
+            if ids is not None
+        }
+        vectors = self.look_up(
+            [features[at] for at in flats], [flat.bags for flat in flats.values()], training
         )
+        outputs: list[Any] = [None] * len(features)
+        for (at, flat), its_vectors in zip(flats.items(), vectors, strict=True):
+            outputs[at] = flat.restore(tf.cast(its_vectors, self.compute_dtype))
+        outputs = missing.fill(features, outputs, self.compute_dtype)
+        return structure.pack(self._features.nested, iter(outputs))
 
     def compute_output_spec(
         self, inputs: Any, weights: Any = None, training: bool | None = None
     ) -> Any:
         """Shapes and dtypes of the outputs for symbolic inputs."""
         del training
-        features = self._features
-        batches = structure.match(features.nested, inputs)
-        its_weights = structure.match_weights(features.nested, weights)
-        specs = map(self._output_spec, features.flat, batches, its_weights)
-        return structure.pack(features.nested, specs)
+        features = self._features.flat
+        batches, its_weights = self._match(inputs, weights)
+        specs = [
+            None if ids is None else self._output_spec(feature, ids, w)
+            for feature, ids, w in zip(features, batches, its_weights, strict=True)
+        ]
+        filled = missing.fill_specs(features, specs, self.compute_dtype)
+        return structure.pack(self._features.nested, iter(filled))
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the tables and the position weights."""
+        if not self.built:
+            super().build(input_shape)
+            self._learned.build(functools.partial(compat.add_weight, self))
+            for name, variable in self._learned.variables.items():
+                setattr(self, f"weight:{name}", variable)  # as TableLayer does with tables
+
+    @property
+    def dense_weights(self) -> Mapping[str, Any]:
+        """The position weights by their names, once the layer is built."""
+        return dict(self._learned.variables)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as plain data."""
@@ -124,11 +150,40 @@ class Embeddings(TableLayer):
         """The layer that `get_config` describes."""
         return super().from_config({**config_, "features": config.from_plain(config_["features"])})
 
+    def _match(self, inputs: Any, weights: Any) -> tuple[list[Any], list[Any]]:
+        """Ids and weights of each feature, None where there are none."""
+        features = self._features
+        batches = structure.match(features.nested, inputs)
+        its_weights = structure.match_weights(features.nested, weights)
+        for each in zip(features.flat, batches, its_weights, strict=True):
+            missing.check_weights(*each)
+        return batches, its_weights
+
+    def _flat(self, feature: FeatureConfig, ids: Any, weights: Any) -> flatten.Flat:
+        name = label(feature)
+        if feature.combiner is None:
+            check_pool(None, weights, name)
+            flatten.check_not_sparse(ids, name)
+            ids = flatten.squeeze(ids, name)
+            if feature.max_length is None:
+                return flatten.single(ids, feature.padding_id, name)
+            return flatten.single_truncated(
+                ids, feature.padding_id, name, feature.max_length, feature.keep
+            )
+        bags = Bags.of(ids, weights, feature.padding_id, name)
+        if feature.max_length is not None:
+            bags = truncate(bags, feature.max_length, feature.keep)
+        if self.table_set.exist:
+            bags = self._learned.weigh(feature, bags)
+        return flatten.Flat(bags, bags.expand)
+
     def _output_spec(self, feature: FeatureConfig, ids: Any, weights: Any) -> keras.KerasTensor:
         symbolic.check(feature, self.table_set.ids[feature.table.name], ids, weights)
         symbolic.check_rank(feature, ids)
         dim = feature.table.embedding_dim
-        return symbolic.output_spec(ids, feature.combiner, dim, self.compute_dtype, squeeze=True)
+        return symbolic.output_spec(
+            ids, feature.combiner, dim, self.compute_dtype, feature.max_length, squeeze=True
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,13 +192,3 @@ class _Features:
 
     nested: Any
     flat: list[FeatureConfig]
-
-
-def _flat(feature: FeatureConfig, ids: Any, weights: Any) -> flatten.Flat:
-    name = label(feature)
-    if feature.combiner is not None:
-        bags = Bags.of(ids, weights, feature.padding_id, name)
-        return flatten.Flat(bags, bags.expand)
-    check_pool(None, weights, name)
-    flatten.check_not_sparse(ids, name)
-    return flatten.single(flatten.squeeze(ids, name), feature.padding_id, name)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from merlin_embeddings.bags import Bags, check_pool, flat_weights, kind_of
+from merlin_embeddings.bags import Bags, check_pool, flat_weights, kind_of, truncate
 
 
 class Flat(NamedTuple):
@@ -66,6 +66,39 @@ def single(inputs: Any, padding_id: Any, name: str) -> Flat:
         return Flat(Bags(inputs, hotness=1, **more), _same)
     bags = Bags(tf.reshape(inputs, [-1]), hotness=1, **more)
     return Flat(bags, lambda v: _reshape(v, inputs, axes=None))
+
+
+def single_truncated(inputs: Any, padding_id: Any, name: str, max_length: int, keep: str) -> Flat:
+    """As `single`, of at most `max_length` ids of each bag: the "first" or the "last".
+
+    Args:
+        inputs: `[B]`, `[B, L]` (the output is `[B, min(L, max_length), D]`), ragged `[B, None]`,
+            Bags or a dict of tensors.
+        padding_id: see `Bags`; bags that are cut have their padding at the end.
+        name: see `Bags`.
+        max_length: see `truncate`.
+        keep: see `truncate`.
+    """
+    dense = not isinstance(inputs, (Bags, Mapping, tf.RaggedTensor))
+    if dense and inputs.shape.rank == 1:
+        return single(inputs, padding_id, name)
+    bags = Bags.of(inputs, None, padding_id, name)
+    short = truncate(bags, max_length, keep)
+    flat = _single_of_bags(short, name)
+    if short.hotness is not None or not (dense or bags.hotness):
+        return flat
+    # Dense ids, whose padding is gone: the rows have lengths of their own now.
+    length = bags.hotness or tf.shape(inputs, tf.int64)[1]
+    return Flat(flat.bags, lambda vectors: _padded(flat.restore(vectors), length, max_length))
+
+
+def _padded(ragged: tf.RaggedTensor, length: Any, max_length: int) -> tf.Tensor:
+    """Ragged `[B, None, D]` as `[B, min(length, max_length), D]`, zeros at the end of rows."""
+    dim = ragged.flat_values.shape[-1]
+    static = min(length, max_length) if isinstance(length, int) else None
+    width = tf.minimum(tf.cast(length, tf.int64), max_length)
+    padded = ragged.to_tensor(shape=tf.stack([-1, width, dim]))
+    return tf.ensure_shape(padded, [None, static, dim])
 
 
 def _pooled(inputs: Any, more: dict) -> Flat:

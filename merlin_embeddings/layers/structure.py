@@ -35,12 +35,20 @@ def match(features: Any, inputs: Any) -> list[Any]:
     """The input of each feature, in the order of `flatten`.
 
     Inputs have the structure of the features. A feature `x` in a dict may also be given as Merlin's
-    pair `x__values` `[N]`, `x__offsets` `[B + 1]`. Other keys of a dict are left alone.
+    pair `x__values` `[N]`, `x__offsets` `[B + 1]`. Other keys of a dict are left alone. None stands
+    for features that are missing and may be.
 
     Raises:
-        ValueError: inputs have another structure.
+        ValueError: inputs have another structure, or a feature that may not be missing is.
     """
-    return [item for _, item in _match(features, inputs, "inputs", _pair_or_missing)]
+    found = list(_match(features, inputs, "inputs", _pair_or_none))
+    for feature, item in found:
+        if item is None and feature.missing == "error":
+            raise ValueError(
+                f"Embeddings: feature {feature.name!r} is None; give ids, or its config "
+                "missing='zeros'."
+            )
+    return [item for _, item in found]
 
 
 def match_weights(features: Any, weights: Any) -> list[Any]:
@@ -88,7 +96,7 @@ def _match(
     """Pairs of feature and item; `absent(features, key, items)` where a dict has no such key."""
     if isinstance(features, FeatureConfig):
         yield features, items
-    elif what == "weights" and items is None:
+    elif items is None:
         yield from ((feature, None) for feature in _leaves(features))
     elif isinstance(features, Mapping):
         if not isinstance(items, Mapping):
@@ -115,12 +123,15 @@ def _match(
             yield from _match(feature, item, what, absent)
 
 
-def _pair_or_missing(feature: Any, key: str, inputs: Mapping) -> Any:
+def _pair_or_none(feature: Any, key: str, inputs: Mapping) -> Any:
     values, offsets = f"{key}__values", f"{key}__offsets"
     if isinstance(feature, FeatureConfig) and values in inputs and offsets in inputs:
         return {"values": inputs[values], "row_splits": inputs[offsets]}
+    if values not in inputs and all(leaf.missing == "zeros" for leaf in _leaves(feature)):
+        return None
     has = f"only {values!r}" if values in inputs else f"{sorted(map(str, inputs))}"
     raise ValueError(
         f"Embeddings: feature {key!r} isn't in the inputs, which have {has}. Give {key!r}, or the "
-        f"pair {values!r} and {offsets!r}."
+        f"pair {values!r} and {offsets!r}; a batch may lack features whose config says "
+        "missing='zeros'."
     )

@@ -62,7 +62,12 @@ def check_rank(feature: FeatureConfig, inputs: Any) -> None:
 
 
 def output_spec(
-    inputs: Any, combiner: str | None, dim: int, dtype: str, squeeze: bool = False
+    inputs: Any,
+    combiner: str | None,
+    dim: int,
+    dtype: str,
+    max_length: int | None = None,
+    squeeze: bool = False,
 ) -> keras.KerasTensor:
     """The symbolic output of `pooled` (with a combiner) or `single`.
 
@@ -71,21 +76,23 @@ def output_spec(
         combiner: None: no pooling.
         dim: D.
         dtype: of the output.
+        max_length: bags are cut to so many ids, as `single_truncated` does.
         squeeze: whether `[B, L, 1]` is `[B, L]`, as `squeeze` makes it.
     """
     if isinstance(inputs, Mapping):
-        return _output_spec_of_bags(inputs, combiner, dim, dtype)
+        return _output_spec_of_bags(inputs, combiner, dim, dtype, max_length)
     outer = tuple(inputs.shape)
     if squeeze and len(outer) == 3 and outer[2] == 1:
         outer = outer[:2]
     if combiner is not None and len(outer) > 1:
         outer = outer[:-1]
     ragged = getattr(inputs, "ragged", False) and len(outer) > 1
+    outer = _cut(outer, max_length)
     return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
 
 
 def _output_spec_of_bags(
-    tensors: Mapping[str, Any], combiner: str | None, dim: int, dtype: str
+    tensors: Mapping[str, Any], combiner: str | None, dim: int, dtype: str, max_length: int | None
 ) -> keras.KerasTensor:
     outer: tuple[int | None, ...]
     if "row_splits" in tensors:
@@ -98,4 +105,11 @@ def _output_spec_of_bags(
     if combiner is not None:
         outer = outer[:1]
     ragged = ragged and len(outer) > 1
-    return keras.KerasTensor((*outer, dim), dtype=dtype, ragged=ragged)
+    return keras.KerasTensor((*_cut(outer, max_length), dim), dtype=dtype, ragged=ragged)
+
+
+def _cut(outer: tuple[int | None, ...], max_length: int | None) -> tuple[int | None, ...]:
+    """`[B, L]` with at most `max_length` for L, where both are known."""
+    if max_length is None or len(outer) < 2 or outer[1] is None:
+        return outer
+    return (outer[0], min(outer[1], max_length), *outer[2:])
