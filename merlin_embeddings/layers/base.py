@@ -58,6 +58,13 @@ class TableLayer(keras.layers.Layer):
             self.add_loss(loss)
         return vectors
 
+    def _get_own_losses(self) -> list[tf.Tensor]:
+        # What a call in a graph has added stands for nothing once the graph is done.
+        losses = super()._get_own_losses()
+        if not tf.executing_eagerly():
+            return losses
+        return [loss for loss in losses if not compat.is_symbolic(loss)]
+
     def weight_key(self, table: DenseTable) -> str:
         """What a table's weight is called in weights files."""
         return table.name

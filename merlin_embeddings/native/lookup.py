@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from merlin_embeddings.compat import is_symbolic, mark_accessed
+from merlin_embeddings.compat import mark_accessed
+from merlin_embeddings.native.absent import is_absent
 from merlin_embeddings.native.library import ops
 
 
@@ -112,23 +112,6 @@ def group(
     )
 
 
-def _is_absent(gradient: tf.Tensor | tf.IndexedSlices | None) -> bool:
-    """Whether nothing depends on an output: tapes hand over None, or zeros that they made.
-
-    Zeros must not go on: decay and moments would move rows that the loss never saw. In eager mode
-    zeros that a tape made look like any others, and do go on.
-    """
-    if gradient is None:
-        return True
-    if isinstance(gradient, tf.IndexedSlices) or not is_symbolic(gradient):
-        return False
-    if gradient.op.type == "Fill":
-        gradient = gradient.op.inputs[1]
-    if gradient.op.type == "Const":
-        return not np.any(tf.get_static_value(gradient))
-    return gradient.op.type == "ZerosLike"
-
-
 def _dense(gradient: tf.Tensor | tf.IndexedSlices, like: tf.Tensor) -> tf.Tensor:
     """A pooled vector's gradient [B, D] from what TensorFlow hands over."""
     if isinstance(gradient, tf.IndexedSlices):
@@ -163,7 +146,7 @@ def _lookup_gradient(op: tf.Operation, *output_gradients: Any) -> list:
     features, tables = op.get_attr("F"), op.get_attr("T")
     table_gradients: list = [None] * tables
     weight_gradients: list = [None] * features
-    used = [f for f in range(features) if not _is_absent(output_gradients[f])]
+    used = [f for f in range(features) if not is_absent(output_gradients[f])]
     if used:
         _fill_gradients(op, output_gradients, used, table_gradients, weight_gradients)
     weighted = [g for g, has in zip(weight_gradients, op.get_attr("weighted"), strict=True) if has]

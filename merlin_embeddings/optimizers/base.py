@@ -233,6 +233,15 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         for table in filter(None, map(table_of, self._state.variables)):
             table.changes.lose()
 
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        # A training step that goes into a SavedModel marks rows, so their flags go with it. They
+        # are no state of the optimizer: checkpoints are without them.
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "savedmodel":
+            flags = self._state.flags.values()
+            children |= {f"changed:{index}": one for index, one in enumerate(flags)}
+        return children
+
     # One step
 
     def _update(self, pairs: Sequence[Pair]) -> None:
