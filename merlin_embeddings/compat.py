@@ -69,6 +69,11 @@ def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -
     return layer.add_weight(**{name: autocast}, **arguments)
 
 
+def dtype_policy(layer: keras.layers.Layer) -> Any:
+    """A layer's dtype policy, for the layers that it makes."""
+    return layer.dtype_policy if has_keras_3() else layer._dtype_policy
+
+
 def has_memory(variable: Any) -> bool:
     """Whether a variable exists.
 
@@ -76,6 +81,22 @@ def has_memory(variable: Any) -> bool:
     afterwards; there is no public way to ask.
     """
     return getattr(variable, "_value", variable) is not None
+
+
+def only_asks_for_shapes() -> bool:
+    """Whether code runs for the shapes of its outputs alone.
+
+    Keras 3 does so in a graph of its own, with placeholders that are float32 where it doesn't know
+    the dtype of inputs; there is no public way to ask, but the graph's name says it.
+    """
+    if tf.executing_eagerly():
+        return False
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if getattr(graph, "name", "").startswith("scratch_graph"):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
 
 
 def is_symbolic(tensor: Any) -> bool:

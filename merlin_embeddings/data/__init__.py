@@ -19,6 +19,7 @@ from merlin_embeddings.data.columns import (
 from merlin_embeddings.data.dims import infer_embedding_dim, suggested_embedding_dim
 from merlin_embeddings.data.features import features_from_schema
 from merlin_embeddings.data.inputs import keras_inputs
+from merlin_embeddings.data.vectors import vectors
 
 __all__ = [
     "Categories",
@@ -35,4 +36,5 @@ __all__ = [
     "tables",
     "tagged",
     "targets",
+    "vectors",
 ]

@@ -53,7 +53,9 @@ class TableSet:
 
     @property
     def exist(self) -> bool:
-        """Whether the tables have memory; not yet where Keras only asks for shapes."""
+        """Whether the tables have memory to look up in; not where Keras only asks for shapes."""
+        if compat.only_asks_for_shapes():
+            return False
         return all(compat.has_memory(table.variable) for table in self.tables.values())
 
     def look_up(
