@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 
 namespace merlin {
 namespace {
@@ -37,6 +38,18 @@ int64_t piece_count(int64_t numbers, int threads) {
   return std::clamp<int64_t>(numbers / 4096, 1, threads * 8);
 }
 
+// A lookup of fewer numbers than this, read and written, stays with the calling thread: it ends
+// before another one has woken. Measured, for dims of 16 to 128.
+constexpr int64_t kNumbersForThreads = 1 << 18;
+
+// Output of more bytes than this is written past the caches, which it would leave again before
+// anybody reads it. Measured with a consumer: below, finding it there is worth more.
+constexpr int64_t kBytesPastCaches = 16 << 20;
+
+int64_t numbers(const LookupTask& t) { return (t.pooling.lookups + t.pooling.bags) * t.table.dim; }
+
+bool can_stream(const LookupTask& t) { return reinterpret_cast<uintptr_t>(t.pooled) % 64 == 0; }
+
 template <class Run>
 void run_pieces(const std::vector<Piece>& pieces, const Parallel& parallel, const Run& run) {
   parallel.run(static_cast<int64_t>(pieces.size()), [&](int64_t i) { run(pieces[i]); });
@@ -66,13 +79,20 @@ int64_t bad_weight(const Pooling& p) {
   return -1;
 }
 
-BadLine lookup(const std::vector<LookupTask>& tasks, const Parallel& parallel) {
+BadLine lookup(std::vector<LookupTask> tasks, const Parallel& given) {
+  int64_t all = 0, bytes = 0;
+  for (const LookupTask& t : tasks) {
+    all += numbers(t);
+    bytes += t.pooling.bags * t.table.dim * sizeof(float);
+  }
+  const Serial serial;
+  const Parallel& parallel = all < kNumbersForThreads ? serial : given;
   std::vector<Piece> pieces;
   for (size_t t = 0; t < tasks.size(); ++t) {
     const Pooling& p = tasks[t].pooling;
-    const int64_t count =
-        piece_count((p.lookups + p.bags) * tasks[t].table.dim, parallel.threads());
-    cut(&pieces, t, p.bags, count, [&](int64_t bag) { return p.begin(bag) + bag; });
+    tasks[t].stream = bytes > kBytesPastCaches && can_stream(tasks[t]);
+    cut(&pieces, t, p.bags, piece_count(numbers(tasks[t]), parallel.threads()),
+        [&](int64_t bag) { return p.begin(bag) + bag; });
   }
   std::vector<int64_t> bad(pieces.size());
   parallel.run(pieces.size(), [&](int64_t i) {

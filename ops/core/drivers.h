@@ -25,7 +25,7 @@ struct BadLine {
 
 // Pools every bag of every task. Lookups of lines outside their table are left out; the first of
 // them is returned.
-BadLine lookup(const std::vector<LookupTask>& tasks, const Parallel& parallel);
+BadLine lookup(std::vector<LookupTask> tasks, const Parallel& parallel);
 
 void weight_gradients(const std::vector<WeightGradientTask>& tasks, const Parallel& parallel);
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__F16C__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -21,6 +21,26 @@ typedef uint16_t HalfBits __attribute__((vector_size(32), aligned(2), may_alias)
 constexpr int kLanes = 16;
 
 #define MERLIN_INLINE static inline __attribute__((always_inline))
+
+// Writes 16 numbers to memory without reading their cache line first; `to` is aligned to 64 bytes.
+MERLIN_INLINE void store_past_caches(float* to, Lanes x) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(to, reinterpret_cast<__m512>(x));
+#elif defined(__SSE2__)
+  __m128 quarters[4];
+  memcpy(quarters, &x, sizeof(x));
+  for (int i = 0; i < 4; ++i) _mm_stream_ps(to + 4 * i, quarters[i]);
+#else
+  memcpy(to, &x, sizeof(x));
+#endif
+}
+
+// Other threads see what this one has written so.
+MERLIN_INLINE void end_of_stores_past_caches() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 template <class To, class From>
 MERLIN_INLINE To bits(From from) {

@@ -16,6 +16,7 @@ struct LookupTask {
   Pooling pooling;
   float* pooled;     // [B, D]
   int32_t* winners;  // [B, D], the position that gave each maximum, -1 for none; null unless kMax
+  bool stream = false;  // whether `pooled`, aligned to 64 bytes then, is written past the caches
 };
 
 // The gradient that reaches one feature's lookups.

@@ -69,11 +69,16 @@ int64_t pool(const LookupTask& t, int64_t begin, int64_t end) {
     if constexpr (!Weighted) total = squares = static_cast<float>(count);
     const float scale = bag_scale(p.combiner, total, squares);
     if constexpr (K > 0) {
-      for (int k = 0; k < K; ++k) *reinterpret_cast<Lanes*>(out + k * kLanes) = sum[k] * scale;
+      if (t.stream) {
+        for (int k = 0; k < K; ++k) store_past_caches(out + k * kLanes, sum[k] * scale);
+      } else {
+        for (int k = 0; k < K; ++k) *reinterpret_cast<Lanes*>(out + k * kLanes) = sum[k] * scale;
+      }
     } else if (scale != 1) {
       for (int64_t d = 0; d < dim; ++d) out[d] *= scale;
     }
   }
+  if (t.stream) end_of_stores_past_caches();
   return bad;
 }
 

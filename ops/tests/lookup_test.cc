@@ -105,7 +105,7 @@ TEST(Lookup, TheFirstLineOutsideItsTableIsNamed) {
     for (int64_t wrong : {kRows, int64_t{-2}, INT64_MAX, INT64_MIN})
       for (Combiner combiner : {Combiner::kSum, Combiner::kMax}) {
         Storage table(random.numbers(kRows * dim), dim, DType::kFloat32);
-        const Feature good = random_feature(random, 2000, 4, kRows, combiner, false);
+        const Feature good = random_feature(random, 9000, 4, kRows, combiner, false);
         Feature bad = good;
         const int64_t first = static_cast<int64_t>(bad.lines.size()) / 2;
         bad.lines[first] = bad.lines[first + 9] = bad.lines.back() = wrong;
@@ -125,7 +125,8 @@ TEST(Lookup, TheFirstLineOutsideItsTableIsNamed) {
 TEST(Lookup, ThreadsDoNotChangeABit) {
   Random random(4);
   for (int64_t dim : kDims)
-    for (const Feature& f : all_kinds(random, 3000, 5, kRows)) {
+    // As many bags as it takes for threads to be used.
+    for (const Feature& f : all_kinds(random, (1 << 17) / dim, 5, kRows)) {
       SCOPED_TRACE(f.name() + ", dim " + std::to_string(dim));
       Storage table(random.numbers(kRows * dim), dim, DType::kFloat32);
       const Output one = run(f, table, Serial());
@@ -155,6 +156,47 @@ TEST(Lookup, InstructionSetsDoNotChangeABit) {
         for (const auto& result : results) ASSERT_EQ(result, results[0]);
       }
     }
+}
+
+// 64 bytes are a cache line, the alignment that such stores need.
+TEST(Lookup, OutputWrittenPastTheCachesIsTheSame) {
+  Random random(6);
+  for (int64_t dim : kDims)
+    for (const Feature& f : all_kinds(random, 50, 7, kRows)) {
+      SCOPED_TRACE(f.name() + ", dim " + std::to_string(dim));
+      Storage table(random.numbers(kRows * dim), dim, DType::kFloat32);
+      const Output expected = run(f, table, Serial());
+      const int64_t size = f.bags() * dim;
+      std::vector<float> memory(size + 16, NAN);
+      std::vector<int32_t> winners(size);
+      float* aligned = memory.data();
+      while (reinterpret_cast<uintptr_t>(aligned) % 64) ++aligned;
+      for (Isa isa : instruction_sets()) {
+        std::fill(memory.begin(), memory.end(), NAN);
+        kernels(isa)->lookup({table.table(), f.pooling(), aligned, winners.data(), true}, 0,
+                             f.bags());
+        for (int64_t i = 0; i < size; ++i) ASSERT_EQ(aligned[i], expected.pooled[i]) << i;
+      }
+    }
+}
+
+TEST(Lookup, LargeOutputsAreWrittenWhereverTheyLie) {
+  constexpr int64_t dim = 64, bags = 70'000;  // 17 MiB
+  Random random(7);
+  Storage table(random.numbers(kRows * dim), dim, DType::kFloat32);
+  Feature f;
+  f.hotness = 1;
+  for (int64_t b = 0; b < bags; ++b) f.lines.push_back(b % kRows);
+  std::vector<float> memory(bags * dim + 32);
+  float* aligned = memory.data();
+  while (reinterpret_cast<uintptr_t>(aligned) % 64) ++aligned;
+  const float* rows = static_cast<const float*>(table.table().data);
+  for (float* out : {aligned, aligned + 1}) {
+    std::fill(memory.begin(), memory.end(), NAN);
+    lookup({{table.table(), f.pooling(), out, nullptr}}, Threads(2));
+    for (int64_t i = 0; i < bags * dim; ++i)
+      ASSERT_EQ(out[i], rows[i / dim % kRows * dim + i % dim]) << i;
+  }
 }
 
 TEST(Lookup, SplitsThatFallOrOverrunAreFound) {

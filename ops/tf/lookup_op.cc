@@ -68,6 +68,7 @@ class LookupOp final : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, tables.Add(ctx, 0, attrs_.tables(), "table"));
     OP_REQUIRES_OK(ctx, tables.LockShared());
     std::vector<LookupTask> tasks;
+    tasks.reserve(attrs_.features());
     int next_winners = 0;
     for (int f = 0; f < attrs_.features(); ++f) {
       LookupTask task{};
