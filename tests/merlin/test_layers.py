@@ -96,3 +96,28 @@ def test_a_table_named_set_that_starts_from_an_array(tmp_path):
     model.set_weights([np.zeros((11, 3))])
     tf.train.Checkpoint(model=model).restore(path).assert_existing_objects_matched()
     np.testing.assert_array_equal(model.get_weights()[0], TABLE)
+
+
+def test_lengths_position_weights_and_missing_features(tmp_path):
+    clicks = me.FeatureConfig(
+        "clicks", FEATURES["item"].table, "sum", max_length=2, keep="last", position_weights=True
+    )
+    tag = me.FeatureConfig("tag", me.TableConfig("tag", 5, 3), missing="zeros")
+    symbols = {"clicks": keras.Input((None,), dtype="int64", ragged=True, name="clicks")}
+    layer = me.layers.Embeddings({"clicks": clicks, "tag": tag}, name="e")
+    vectors = layer(symbols)
+    model = keras.Model(symbols, vectors["clicks"] + vectors["tag"])
+    item, tags, _ = layer.get_weights()
+    layer.set_weights([item, tags, np.array([2.0, -1.0])])
+    batch = {"clicks": tf.ragged.constant([[9, 1, 2], [], [3]], tf.int64)}
+    expected = [2 * item[1] - item[2], np.zeros(3), 2 * item[3]]
+    np.testing.assert_allclose(model(batch), expected, rtol=1e-6)
+    model.compile("adam", "mse")
+    model.fit(tf.data.Dataset.from_tensors((batch, np.ones((3, 3)))), verbose=0)
+    moved = [weight.numpy() for weight in layer.weights]
+    assert np.flatnonzero(np.any(moved[0] != item, axis=1)).tolist() == [1, 2, 3]
+    assert np.all(moved[2] != [2.0, -1.0])
+    np.testing.assert_array_equal(moved[1], tags)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(batch), model(batch))
