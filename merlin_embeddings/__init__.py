@@ -7,7 +7,7 @@
 TensorShape([2, 64])
 """
 
-from merlin_embeddings import data, ids, initializers, layers, optimizers, tables
+from merlin_embeddings import callbacks, data, ids, initializers, layers, optimizers, tables
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, PositionWeights, TableConfig
 from merlin_embeddings.data import features_from_schema
@@ -17,6 +17,7 @@ __all__ = [
     "FeatureConfig",
     "PositionWeights",
     "TableConfig",
+    "callbacks",
     "data",
     "features_from_schema",
     "ids",
