@@ -25,8 +25,9 @@ class _Aggregation(keras.layers.Layer):
         self.axis = axis
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Mapping[str, Any]) -> Any:
+    def call(self, inputs: Mapping[str, Any], training: bool | None = None) -> Any:
         """One tensor of the layer's compute dtype; see the class."""
+        del training
         self._check(inputs)
         names = sorted(inputs)
         tensors = [tf.cast(inputs[name], self.compute_dtype) for name in names]
@@ -36,8 +37,11 @@ class _Aggregation(keras.layers.Layer):
         with tf.control_dependencies(_assert_same_lengths(names, tensors)):
             return tensors[0].with_values(tf.identity(values))
 
-    def compute_output_spec(self, inputs: Mapping[str, Any]) -> keras.KerasTensor:
+    def compute_output_spec(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> keras.KerasTensor:
         """Shape and dtype of the output for symbolic inputs."""
+        del training
         self._check(inputs)
         tensors = [inputs[name] for name in sorted(inputs)]
         ragged = _is_ragged(tensors[0])

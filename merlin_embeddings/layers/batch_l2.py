@@ -38,8 +38,9 @@ class BatchL2(keras.layers.Layer):
         self._factors = (factors,)  # in a tuple: Keras would wrap a dict
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, inputs: Mapping[str, Any], training: bool | None = None) -> dict[str, Any]:
         """The inputs."""
+        del training
         for name, vectors in inputs.items():
             factor = self._factor(name)
             if factor:
@@ -47,8 +48,11 @@ class BatchL2(keras.layers.Layer):
                 self.add_loss(factor * tf.reduce_sum(tf.square(tf.cast(values, tf.float32))))
         return dict(inputs)
 
-    def compute_output_spec(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def compute_output_spec(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> dict[str, Any]:
         """The inputs."""
+        del training
         return dict(inputs)
 
     def _factor(self, name: str) -> float:

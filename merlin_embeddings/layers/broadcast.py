@@ -27,15 +27,19 @@ class BroadcastToSequence(keras.layers.Layer):
     """
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, inputs: Mapping[str, Any], training: bool | None = None) -> dict[str, Any]:
         """The inputs, all of them sequences."""
+        del training
         like = _sequence(inputs)
         if like is None:
             return dict(inputs)
         return {name: _spread(tensor, like) for name, tensor in inputs.items()}
 
-    def compute_output_spec(self, inputs: Mapping[str, Any]) -> dict[str, keras.KerasTensor]:
+    def compute_output_spec(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> dict[str, keras.KerasTensor]:
         """Shapes and dtypes of the outputs for symbolic inputs."""
+        del training
         like = _sequence(inputs)
         if like is None:
             return dict(inputs)

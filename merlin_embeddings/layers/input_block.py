@@ -126,8 +126,9 @@ class InputBlock(keras.layers.Layer):
         self.built = True
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Mapping[str, Any]) -> Any:
+    def call(self, inputs: Mapping[str, Any], training: bool | None = None) -> Any:
         """The vectors of a batch, joined; see the class."""
+        del training
         self._check_dict(inputs)
         for layer in self.pre:
             inputs = layer(inputs)
@@ -144,8 +145,9 @@ class InputBlock(keras.layers.Layer):
             vectors = layer(vectors)
         return self.aggregation(vectors) if self.aggregation else vectors
 
-    def compute_output_spec(self, inputs: Mapping[str, Any]) -> Any:
+    def compute_output_spec(self, inputs: Mapping[str, Any], training: bool | None = None) -> Any:
         """Shapes and dtypes of the outputs for symbolic inputs."""
+        del training
         # All parts are layers, so symbols pass through them too. Copies: a symbol that a part hands
         # on would otherwise come from that part in the model around.
         return _copies(self.call(_copies(inputs)))

@@ -32,15 +32,19 @@ class NumericColumns(keras.layers.Layer):
         self._columns = tuple(columns)
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, inputs: Mapping[str, Any], training: bool | None = None) -> dict[str, Any]:
         """The columns in the layer's compute dtype."""
+        del training
         picked = {column.name: self._pick(column, inputs) for column in self._columns}
         return {
             column.name: self._as_vectors(column, picked[column.name]) for column in self._columns
         }
 
-    def compute_output_spec(self, inputs: Mapping[str, Any]) -> dict[str, keras.KerasTensor]:
+    def compute_output_spec(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> dict[str, keras.KerasTensor]:
         """Shapes and dtypes of the columns for symbolic inputs."""
+        del training
         return {column.name: self._spec(column, inputs) for column in self._columns}
 
     def _pick(self, column: Column, inputs: Mapping[str, Any]) -> Any:
