@@ -8,12 +8,20 @@ clicked, `files.py` what is written.
 
 from criteo_data.auc import auc, expected_auc, log_loss
 from criteo_data.files import Dataset, generate, load
-from criteo_data.parameters import CATEGORICAL, LABEL, NUMERIC, Parameters, cardinalities
+from criteo_data.parameters import (
+    CATEGORICAL,
+    LABEL,
+    MULTI_HOT,
+    NUMERIC,
+    Parameters,
+    cardinalities,
+)
 from criteo_data.schema import schema
 
 __all__ = [
     "CATEGORICAL",
     "LABEL",
+    "MULTI_HOT",
     "NUMERIC",
     "Dataset",
     "Parameters",
