@@ -103,7 +103,7 @@ class TableSummaries(keras.callbacks.Callback):
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Takes the samples that later ones are compared with."""
         del logs
-        tables = {weight.path: table_of(weight) for weight in self.model.weights}
+        tables = {compat.path_of(weight): table_of(weight) for weight in self.model.weights}
         self._samples = {
             path: _Sample(table, self.rows, self.seed) for path, table in tables.items() if table
         }

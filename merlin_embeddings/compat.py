@@ -74,6 +74,11 @@ def dtype_policy(layer: keras.layers.Layer) -> Any:
     return layer.dtype_policy if has_keras_3() else layer._dtype_policy
 
 
+def path_of(variable: Any) -> str:
+    """Where a weight is in its model, as in ``"item/embeddings"``."""
+    return getattr(variable, "path", None) or variable.name.removesuffix(":0")
+
+
 def has_memory(variable: Any) -> bool:
     """Whether a variable exists.
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow import keras
 
 from merlin_embeddings import compat
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig
+from merlin_embeddings.layers.losses import LossLayer
 from merlin_embeddings.layers.table_set import TableSet
 from merlin_embeddings.tables import DenseTable, overwrite
 
 
-class TableLayer(keras.layers.Layer):
+class TableLayer(LossLayer):
     """A Keras layer whose weights are the tables of a `TableSet`.
 
     Ids are never cast by the layer's dtype policy, XLA is off (Keras warns where it was asked for),
@@ -57,13 +57,6 @@ class TableLayer(keras.layers.Layer):
         for loss in losses:
             self.add_loss(loss)
         return vectors
-
-    def _get_own_losses(self) -> list[tf.Tensor]:
-        # What a call in a graph has added stands for nothing once the graph is done.
-        losses = super()._get_own_losses()
-        if not tf.executing_eagerly():
-            return losses
-        return [loss for loss in losses if not compat.is_symbolic(loss)]
 
     def weight_key(self, table: DenseTable) -> str:
         """What a table's weight is called in weights files."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow import keras
+
+from merlin_embeddings.layers.losses import LossLayer
 
 
-class BatchL2(keras.layers.Layer):
+class BatchL2(LossLayer):
     """Hands vectors on and adds `factor * sum of squares` to the model's losses.
 
     It is merlin-models' `l2_batch_regularization_factor` (and `embeddings_l2_reg`): the vectors as

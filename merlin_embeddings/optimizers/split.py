@@ -16,7 +16,8 @@ class Split(keras.optimizers.Optimizer):
     """Mixes optimizers: tables, single tables, everything else.
 
     Each part sees its own variables only: clipping by global norm, for one, is over the
-    gradients of that part. Each part has its own learning rate.
+    gradients of that part. Each part has its own learning rate; setting that of the whole
+    (`learning_rate`) keeps their ratio.
 
         >>> import tensorflow as tf
         >>> import merlin_embeddings as me
@@ -65,15 +66,29 @@ class Split(keras.optimizers.Optimizer):
 
     @property
     def learning_rate(self) -> Any:
-        """That of `dense`; set the learning rates at the parts."""
+        """That of `dense`. Setting it sets those of the other parts in the same ratio.
+
+        So callbacks that change the learning rate of a model (`LearningRateScheduler`,
+        `ReduceLROnPlateau`) change all parts alike. Each part's own can be set at the part.
+        """
         return self.dense.learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> Any:
-        raise ValueError(
-            "Split has a learning rate for each part: set split.dense.learning_rate, "
-            "split.embeddings.learning_rate or split.overrides[table].learning_rate"
-        )
+    def learning_rate(self, value: Any) -> None:
+        rates = {label: part.learning_rate for label, part in self._parts()}
+        # Where a part follows a schedule it has a number here, for this step.
+        scheduled = [n for n, rate in rates.items() if not isinstance(rate, keras.Variable)]
+        before = float(rates["dense"])
+        if callable(value) or scheduled or not before:
+            raise ValueError(
+                "Split: setting the learning rate sets those of all parts in the ratio they have, "
+                f"which takes numbers other than 0; got {value!r}, dense has {before}, schedules "
+                f"are at {scheduled or 'none'}. Set split.dense.learning_rate, "
+                "split.embeddings.learning_rate or split.overrides[table].learning_rate"
+            )
+        others = {label: float(rate) * float(value) / before for label, rate in rates.items()}
+        for label, part in self._parts():
+            part.learning_rate = float(value) if label == "dense" else others[label]
 
     @property
     def variables(self) -> list[tf.Variable]:

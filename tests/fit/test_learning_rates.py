@@ -52,8 +52,23 @@ def test_reduce_on_plateau(data, model_of, table_of, descended):
     assert float(model.optimizer.learning_rate) == pytest.approx(0.0125)
 
 
-def test_the_parts_of_split_have_a_rate_each(data, model_of):
-    """A callback that sets the learning rate is told where to set it."""
-    model = model_of(split(0.1))
-    with pytest.raises(ValueError, match=r"split\.embeddings\.learning_rate"):
+def test_callbacks_change_all_parts_of_split(data, model_of, table_of, descended):
+    optimizer = me.optimizers.Split(keras.optimizers.Adam(0.4), me.optimizers.SGD(0.1))
+    model = model_of(optimizer, dense=False)
+    start = table_of(model)
+    scheduler = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / (epoch + 1))
+    fit(model, data, 3, scheduler)
+    rates = np.repeat([0.1, 0.05, 0.05 / 3], 4)
+    np.testing.assert_allclose(
+        table_of(model), descended(start, *data, rates), rtol=1e-5, atol=1e-6
+    )
+    plateau = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=1e9)
+    fit(model, data, 2, plateau)
+    assert float(optimizer.embeddings.learning_rate) == pytest.approx(0.05 / 6)
+
+
+def test_a_schedule_in_split_stays_as_it_is(data, model_of):
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+    model = model_of(split(schedule))
+    with pytest.raises(ValueError, match=r"schedules are at \['dense', 'embeddings'\]"):
         fit(model, data, 1, keras.callbacks.LearningRateScheduler(lambda epoch: 0.1))

@@ -95,6 +95,16 @@ def test_trained_saved_and_resumed(tmp_path, kind, recwarn):
     assert not [w for w in recwarn if "build" in str(w.message) or "variable" in str(w.message)]
 
 
+def test_losses_in_fit_and_after():
+    model = functional()
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    data = tf.data.Dataset.from_tensor_slices((BATCH, model.predict(dataset(), verbose=0))).batch(B)
+    [found] = model.fit(data, verbose=0).history["loss"]
+    assert model.losses == []  # no dead symbols
+    history = model.layers[-2].categorical(BATCH)["history"].numpy()
+    np.testing.assert_allclose(found, 0.01 * np.sum(history**2), rtol=1e-5)
+
+
 def test_a_subclassed_model_takes_merlin_s_pairs():
     model = Subclassed(block())
     np.testing.assert_array_equal(model(BATCH), model(PAIR))

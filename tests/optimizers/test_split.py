@@ -99,13 +99,32 @@ def test_config_round_trip():
     assert (again.loss_scale_factor, again.name) == (8.0, "mix")
 
 
-def test_learning_rates_belong_to_the_parts():
-    split = opt.Split(keras.optimizers.SGD(0.1), opt.SGD(0.01))
-    assert float(split.learning_rate.numpy()) == pytest.approx(0.1)
-    with pytest.raises(ValueError, match=r"set split.dense.learning_rate"):
-        split.learning_rate = 0.5
+def test_learning_rates_of_the_parts_keep_their_ratio():
+    split = opt.Split(keras.optimizers.SGD(0.1), opt.SGD(0.01), {"user": opt.SGD(1.0)})
+
+    def rates():
+        parts = split.dense, split.embeddings, split.overrides["user"]
+        return [float(part.learning_rate) for part in parts]
+
+    assert float(split.learning_rate) == pytest.approx(0.1)
+    split.learning_rate = 0.5
+    assert rates() == pytest.approx([0.5, 0.05, 5.0])
     split.embeddings.learning_rate = 0.5
-    assert float(split.embeddings.learning_rate.numpy()) == 0.5
+    assert rates() == pytest.approx([0.5, 0.5, 5.0])
+    split.learning_rate = 0.0
+    with pytest.raises(ValueError, match=r"dense has 0.0, .*Set split.dense.learning_rate"):
+        split.learning_rate = 0.1
+    assert rates() == [0.0, 0.0, 0.0]
+
+
+def test_learning_rates_that_follow_a_schedule_have_no_ratio():
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+    split = opt.Split(keras.optimizers.SGD(0.1), opt.SGD(schedule))
+    with pytest.raises(ValueError, match=r"schedules are at \['embeddings'\]"):
+        split.learning_rate = 0.5
+    assert float(split.dense.learning_rate) == pytest.approx(0.1)
+    with pytest.raises(ValueError, match=r"got <.*ExponentialDecay"):
+        opt.Split(keras.optimizers.SGD(0.1), opt.SGD(0.1)).learning_rate = schedule
 
 
 def test_refusals(lookups):
