@@ -17,12 +17,14 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help example test test-core test-merlin test-python bench lint format sanitize build clean
+.PHONY: help example test test-core test-merlin test-python bench bench-criteo lint format sanitize \
+        build clean
 
 help:
 	@echo "make example   train on MovieLens and show what comes out"
 	@echo "make test      C++ and Python tests, on TensorFlow 2.21 and 2.12"
 	@echo "make bench     compare with fbgemm, torch and Keras (QUICK=1: the short one)"
+	@echo "make bench-criteo  train DLRM on click logs like Criteo's (QUICK=1: the short one)"
 	@echo "make lint      style, types, who may import whom"
 	@echo "make sanitize  the C++ core under address, undefined-behaviour and thread sanitizers"
 	@echo "make build     the op library into the checkout"
@@ -132,6 +134,9 @@ sanitize:
 
 bench: build $(PEERS)/.pins
 	PYTHONPATH=$(CURDIR) $(PY) benchmarks/lookup.py $(BENCH_ARGS)
+
+bench-criteo: build
+	PYTHONPATH=$(CURDIR) $(PY) benchmarks/criteo_like.py $(BENCH_ARGS)
 
 CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc benchmarks/*.cc)
 
