@@ -105,7 +105,8 @@ test: build
 	@$(MAKE) test-merlin
 	@$(MAKE) test-python
 
-test-python: build
+# A comparison with merlin-models starts the merlin lane's interpreter.
+test-python: build $(MERLIN)/.pins
 	$(PY) -m pytest
 
 test-merlin: $(MERLIN)/.installed

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import tensorflow as tf
 
 _AT_ONCE = 65536  # rows; a table may fill the memory
@@ -34,7 +37,6 @@ def vectors(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ImportError: a Parquet file, and no pyarrow.
         TypeError: a source of another kind.
         ValueError: no vectors, vectors of different lengths or with NaN, more or fewer than rows,
             or an id that is no row, or comes twice.
@@ -63,9 +65,9 @@ def _read(source: Any, id_column: str | None, name: str) -> Read:
     if isinstance(source, tf.data.Dataset):
         return _read_elements(source, id_column, name)
     if hasattr(source, "to_ddf"):  # merlin.io.Dataset
-        return _read_frame(source.to_ddf().compute(), id_column, name)
+        source = source.to_ddf().compute()
     if hasattr(source, "columns") and hasattr(source, "to_numpy"):  # pandas
-        return _read_frame(source, id_column, name)
+        return _read_table(pa.Table.from_pandas(source, preserve_index=False), id_column, name)
     if isinstance(source, (np.ndarray, list)) or tf.is_tensor(source):
         if id_column is not None:
             raise ValueError(f"{name}: an array has no column {id_column!r}; give a DataFrame.")
@@ -81,18 +83,11 @@ def _read_path(path: Path, id_column: str | None, name: str) -> Read:
         raise FileNotFoundError(f"{name}: there is no file {path}.")
     if path.suffix == ".npy":
         return _read(np.load(path, mmap_mode="r"), id_column, name)
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(
-            f"{name}: reading {path} needs pyarrow: pip install 'merlin-embeddings[nvtabular]'."
-        ) from None
     files = sorted(path.glob("*.parquet"), key=_part) if path.is_dir() else [path]
     if not files:
         raise ValueError(f"{name}: folder {path} has no *.parquet.")
-    tables = [pyarrow.parquet.ParquetFile(file).read() for file in files]
-    return _read_frame(pa.concat_tables(tables).to_pandas(), id_column, name)
+    tables = [pq.ParquetFile(file).read() for file in files]
+    return _read_table(pa.concat_tables(tables), id_column, name)
 
 
 def _part(path: Path) -> tuple[list[int], str]:
@@ -101,14 +96,29 @@ def _part(path: Path) -> tuple[list[int], str]:
     return [int(part) for part in parts if part.isdigit()], path.name
 
 
-def _read_frame(frame: Any, id_column: str | None, name: str) -> Read:
-    columns = [column for column in frame.columns if column != id_column]
-    if id_column is not None and len(columns) == len(frame.columns):
-        raise ValueError(f"{name}: no column is {id_column!r}; there are {list(frame.columns)}.")
-    ids = None if id_column is None else frame[id_column].to_numpy()
-    if len(columns) == 1 and frame[columns[0]].dtype == object:
-        return ids, _stacked(list(frame[columns[0]]), name)
-    return ids, frame[columns].to_numpy()
+def _read_table(table: pa.Table, id_column: str | None, name: str) -> Read:
+    columns = [column for column in table.column_names if column != id_column]
+    if id_column is not None and len(columns) == len(table.column_names):
+        raise ValueError(f"{name}: no column is {id_column!r}; there are {table.column_names}.")
+    ids = None if id_column is None else table[id_column].to_numpy()
+    if len(columns) == 1 and _is_list(table[columns[0]].type):
+        return ids, _of_lists(table[columns[0]], name)
+    if not columns:
+        raise ValueError(f"{name}: there are no vectors beside {id_column!r}.")
+    return ids, np.column_stack([table[column].to_numpy() for column in columns])
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _of_lists(lists: pa.ChunkedArray, name: str) -> np.ndarray:
+    lengths = pc.unique(pc.list_value_length(lists)).to_pylist()
+    if len(lengths) > 1:
+        raise ValueError(f"{name}: vectors have different lengths: {lengths}.")
+    return pc.list_flatten(lists).to_numpy().reshape(len(lists), lengths[0] if lengths else 0)
 
 
 def _read_elements(dataset: tf.data.Dataset, id_column: str | None, name: str) -> Read:
@@ -137,9 +147,9 @@ def _read_elements(dataset: tf.data.Dataset, id_column: str | None, name: str) -
 def _stacked(rows: list[Any], name: str) -> np.ndarray:
     if not rows:
         raise ValueError(f"{name}: there are no vectors.")
-    lengths = {np.shape(row) for row in rows}
-    if len(lengths) > 1:
-        raise ValueError(f"{name}: vectors have different shapes: {sorted(lengths)}.")
+    shapes = {np.shape(row) for row in rows}
+    if len(shapes) > 1:
+        raise ValueError(f"{name}: vectors have different shapes: {sorted(shapes)}.")
     return np.array(rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -132,15 +132,15 @@ class InputBlock(keras.layers.Layer):
         self._check_dict(inputs)
         for layer in self.pre:
             inputs = layer(inputs)
-        vectors: dict[str, Any] = {}
+        branches: list[dict[str, Any]] = []
         if self.categorical:
-            vectors.update(self._l2_loss(_named("categorical", self.categorical(inputs))))
+            branches.append(self._l2_loss(_named("categorical", self.categorical(inputs))))
         if self._numbers:
-            vectors.update(self._projected(self._numbers(inputs)))
+            branches.append(self._projected(self._numbers(inputs)))
         if self._vectors_of_batch:
-            found = self._vectors_of_batch(inputs)
-            layer = self.vectors
-            vectors.update(found if layer is True else _named("vectors", layer(found)))
+            found, layer = self._vectors_of_batch(inputs), self.vectors
+            branches.append(found if layer is True else _named("vectors", layer(found)))
+        vectors = self._together(branches)
         for layer in self.post:
             vectors = layer(vectors)
         return self.aggregation(vectors) if self.aggregation else vectors
@@ -202,6 +202,18 @@ class InputBlock(keras.layers.Layer):
         if self.continuous is True:
             return numbers
         return _named("continuous", self.continuous(self._number_matrix(numbers)))
+
+    def _together(self, branches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        together: dict[str, Any] = {}
+        for branch in branches:
+            for name in branch.keys() & together.keys():
+                raise ValueError(
+                    f"InputBlock {self.name!r}: two outputs have the name {name!r}. A layer that "
+                    "returns one tensor counts as 'categorical', 'continuous' or 'vectors': rename "
+                    "the column, or let the layer return a dict."
+                )
+            together.update(branch)
+        return together
 
     def _batch_l2(self, factor: float | Mapping[str, float]) -> BatchL2:
         known = {column.name for column in data.categorical(self._schema)}

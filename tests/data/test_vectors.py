@@ -136,8 +136,14 @@ def test_what_is_no_vector():
     refused("there are no vectors", dataset(VECTORS).take(0))
     refused("vectors must be numbers", np.array([["a", "b"]]))
     ragged = pd.DataFrame({"vector": [[1.0, 2.0], [1.0]]})
-    refused(r"different shapes: \[\(1,\), \(2,\)\]", ragged)
-    refused("numbers, not object.*id_column=", pd.DataFrame({"item": ["a"], "x": [0.5]}))
+    refused(r"different lengths: \[2, 1\]", ragged)
+    shapes = [np.ones(2), np.ones(3)]
+    refused(
+        r"different shapes: \[\(2,\), \(3,\)\]",
+        tf.data.Dataset.from_generator(lambda: shapes, output_signature=tf.TensorSpec([None])),
+    )
+    refused("numbers, not .*id_column=", pd.DataFrame({"item": ["a"], "x": [0.5]}))
+    refused("no vectors beside 'item'", pd.DataFrame({"item": [1]}), 2, "item")
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -161,3 +167,14 @@ def test_another_source():
 def test_an_empty_file(tmp_path):
     pa.parquet.write_table(pa.table({"x": pa.array([], pa.float32())}), tmp_path / "x.parquet")
     refused(r"shape \[0, 1\]", tmp_path / "x.parquet")
+    lists = pa.array([], pa.list_(pa.float32()))
+    pa.parquet.write_table(pa.table({"x": lists}), tmp_path / "y.parquet")
+    refused(r"shape \[0, 0\]", tmp_path / "y.parquet")
+
+
+def test_numbers_that_are_missing():
+    refused("vector 1 has NaN", pd.DataFrame({"x": [1.0, None], "y": [1.0, 2.0]}))
+    refused("vector 1 has NaN", pd.DataFrame({"v": [[1.0], [None]]}))
+    refused(r"different lengths: \[1, None\]", pd.DataFrame({"v": [[1.0], None]}))
+    ids = pd.DataFrame({"item": [1.0, None], "x": [1.0, 2.0]})
+    refused("integer ids; got 2 of float64", ids, 2, "item")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow import keras
 
 import merlin_embeddings as me
 from merlin_embeddings.data import Column, Domain
@@ -119,3 +120,10 @@ def test_pretrained_beside_a_layer():
             categorical,
             pretrained={"item": np.ones([10, 4])},
         )
+
+
+def test_two_outputs_of_one_name():
+    schema = [Column("continuous", ("categorical",), "int64", domain=Domain(max=9)), AGE]
+    block = me.layers.InputBlock(schema, continuous=keras.layers.Dense(2))
+    with pytest.raises(ValueError, match=r"two outputs have the name 'continuous'.*return a dict"):
+        block({"continuous": np.array([1]), "age": np.array([1.0])})
