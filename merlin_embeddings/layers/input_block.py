@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat, config, data
+from merlin_embeddings.config import FeatureConfig
 from merlin_embeddings.data import Column
 from merlin_embeddings.layers import aggregation as aggregations
 from merlin_embeddings.layers.batch_l2 import BatchL2
@@ -186,10 +187,12 @@ class InputBlock(keras.layers.Layer):
             if not data.categorical(self._schema) and not pretrained:
                 return None
             given = data.features_from_schema(self._schema)
-        if not isinstance(given, Mapping):
+        if not isinstance(given, Mapping) or not all(
+            isinstance(feature, FeatureConfig) for feature in given.values()
+        ):
             raise TypeError(
                 f"InputBlock {self.name!r}: categorical={given!r}; it must be True, None, a dict "
-                "of FeatureConfigs or a layer."
+                "of FeatureConfigs by column, or a layer."
             )
         features = with_vectors(given, pretrained or {})
         return Embeddings(features, name="categorical", **parts)

@@ -28,6 +28,8 @@ def test_no_column_is_left():
 def test_arguments_of_other_kinds():
     refused("A schema is a merlin", "schema.pbtxt", error=TypeError)
     refused("categorical='item'; it must be True", [ITEM], "item", error=TypeError)
+    nested = {"a": me.features_from_schema([ITEM])}
+    refused("a dict of FeatureConfigs by column", [ITEM], nested, error=TypeError)
     refused("continuous='age'; it must be True", [AGE], continuous="age", error=TypeError)
     refused("vectors=3; it must be True", [IMAGE], vectors=3, error=TypeError)
     refused("pre has <function.*Lambda", [ITEM], pre=lambda x: x, error=TypeError)
