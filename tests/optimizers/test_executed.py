@@ -60,3 +60,31 @@ def test_a_stock_optimizer_runs_the_values(tmp_path):
     counts = executed(fit, tmp_path)
     assert counts["Merlin>Values"] == STEPS
     assert "Merlin>Update" not in counts
+
+
+def test_an_input_block_costs_no_native_op_more(tmp_path):
+    columns = [
+        me.data.Column(
+            f"f{i}", ("categorical",), "int64", i == 2, domain=me.data.Domain(f"t{i % 2}", 0, 49)
+        )
+        for i in range(TABLES)
+    ]
+    schema = [*columns, me.data.Column("age", ("continuous",))]
+    inputs = me.data.keras_inputs(schema)
+    block = me.layers.InputBlock(
+        schema, continuous=keras.layers.Dense(8), l2_batch_regularization_factor=0.1
+    )
+    model = keras.Model(inputs, keras.layers.Dense(1)(block(inputs)))
+    model.compile(me.optimizers.Adagrad(0.1), "mse")
+    rng = np.random.default_rng(0)
+    rows = STEPS * 8
+    x = {column.name: rng.integers(0, 50, rows) for column in columns}
+    x["f2"] = tf.RaggedTensor.from_row_lengths(rng.integers(0, 50, 3 * rows), [3] * rows)
+    x["age"] = rng.normal(size=rows)
+    data = tf.data.Dataset.from_tensor_slices((x, rng.normal(size=(rows, 1)))).batch(8)
+    model.fit(data, verbose=0)
+    assert executed(lambda: model.fit(data, verbose=0), tmp_path) == {
+        "Merlin>Lookup": STEPS,
+        "Merlin>Group": STEPS,
+        "Merlin>Update": STEPS,
+    }
