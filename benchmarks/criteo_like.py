@@ -183,7 +183,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lead", type=int, default=3, help="untimed steps before those")
     parser.add_argument("--warm-up", type=int, default=4, help="steps before the first turn")
     parser.add_argument("--profile", type=int, default=3 if quick else 10, help="steps traced")
-    parser.add_argument("--learning-rate", type=float, default=0.02)
+    parser.add_argument("--learning-rate", type=float, default=0.006)
     parser.add_argument("--test-rows", type=int, default=1 << 16 if quick else 1 << 18)
     parser.add_argument("--multi-hot", action="store_true", help="MLPerf's bag sizes, as lists")
     parser.add_argument("--drift", type=float, default=0.0)

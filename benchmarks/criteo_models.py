@@ -16,7 +16,9 @@ from tensorflow import keras
 import merlin_embeddings as me
 
 BOTTOM, TOP = (512, 256), (512, 256)  # DLRM's for the Kaggle data; then D, and 1
-LEARNING_RATE = 0.02
+# Adagrad as DLRM has it: the gradients of a mean over thousands of rows would not get past Keras's
+# starting value of 0.1. Keras and ours add epsilon under the root.
+ADAGRAD = {"initial_accumulator_value": 0.0, "epsilon": 1e-7}
 RANGE = 0.05
 BLOCK = 1 << 16
 
@@ -157,8 +159,12 @@ class SparseAdagrad(KerasAdagrad):
     """Keras's Adagrad, but rows that were looked up are updated by TensorFlow's sparse kernel.
 
     As Keras 2 and `tf.compat.v1.train` do: duplicate rows are summed, then
-    ResourceSparseApplyAdagradV2 writes the rows seen. Keras 3 sweeps the whole table instead.
+    ResourceSparseApplyAdagradV2 writes the rows seen. Keras 3 sweeps the whole table instead. The
+    kernel adds epsilon to the root; so that all compute the same, accumulators start from it.
     """
+
+    def __init__(self, learning_rate, initial_accumulator_value=0.1, epsilon=1e-7):
+        super().__init__(learning_rate, initial_accumulator_value + epsilon, epsilon=0.0)
 
     def update_rows(self, gradient, variable, learning_rate):
         rows, places = tf.unique(gradient.indices)
@@ -257,14 +263,14 @@ COMPETITORS = {
 }
 
 
-def compiled(name: str, schema, dim: int, seed: int, learning_rate: float = LEARNING_RATE):
+def compiled(name: str, schema, dim: int, seed: int, learning_rate: float, adagrad=ADAGRAD):
     """The model of a competitor, all of them with the same weights."""
     competitor = COMPETITORS[name]
     embeddings = competitor.layer(schema, dim, name=EMBEDDINGS)
     model = dlrm(schema, embeddings, dim, seed)
     embeddings.fill(blocks(seed, dim))
     model.compile(
-        competitor.optimizer(learning_rate),
+        competitor.optimizer(learning_rate, **adagrad),
         keras.losses.BinaryCrossentropy(from_logits=True),
         jit_compile=False,  # XLA makes the gradient of a gather as large as the table
     )
