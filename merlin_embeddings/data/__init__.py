@@ -4,6 +4,7 @@ A schema is NVTabular's or merlin-core's (`merlin.schema.Schema`); neither is ne
 room. `columns` reads it once into plain data, `Column`, which is all that the rest knows of it.
 """
 
+from merlin_embeddings.data.batches import batches
 from merlin_embeddings.data.categorify import Categories
 from merlin_embeddings.data.columns import (
     Column,
@@ -26,6 +27,7 @@ __all__ = [
     "Column",
     "Domain",
     "EmbeddingSizes",
+    "batches",
     "categorical",
     "columns",
     "continuous",
