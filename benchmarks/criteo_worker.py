@@ -25,9 +25,10 @@ import criteo_data
 import criteo_profile
 import numpy as np
 import tensorflow as tf
-from criteo_input import batches
 from criteo_models import COMPETITORS, compiled
 from tensorflow import keras
+
+import merlin_embeddings as me
 
 
 class Turns(keras.callbacks.Callback):
@@ -127,12 +128,12 @@ def main(name: str, folder: str, dim: str, batch: str, seed: str, learning_rate:
         tf.get_logger().setLevel("ERROR")
         dataset = criteo_data.load(folder)
         schema = dataset.schema
-        train = batches(dataset.train, schema, int(batch)).repeat()
-        test = batches(dataset.test, schema, int(batch))
+        train = me.data.batches(dataset.train, schema, batch_size=int(batch)).repeat()
+        test = me.data.batches(dataset.test, schema, batch_size=int(batch))
         labels = np.concatenate([y.numpy() for _, y in test])
         model = compiled(name, schema, int(dim), int(seed), float(learning_rate))
         turns = Turns(sys.stdin, replies, test.map(lambda x, y: x), labels)
-        model.fit(train, steps_per_epoch=sys.maxsize, verbose=0, callbacks=[turns])
+        model.fit(train, steps_per_epoch=sys.maxsize, shuffle=False, verbose=0, callbacks=[turns])
     except Exception as error:  # the parent decides what a competitor's failure means
         traceback.print_exc()
         message = f"{type(error).__name__}: {error}"[:400]
