@@ -55,23 +55,23 @@ def show(console: Console, case: dict) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("embeddings")
     for heading in (
-        "samples/s", "step, ms", "ours is faster by", "AUC", "after steps", "peak memory, GiB",
+        "samples/s", "step, ms", "ours / theirs", "AUC", "after steps", "peak memory, GiB",
         "embeddings' share of a step", "by profile",
     ):  # fmt: skip
         table.add_column(heading, justify="right")
     for name, result in case["results"].items():
-        table.add_row(TITLES[name], *_cells(result))
+        table.add_row(TITLES[name], *_cells(result, name == "none"))
     console.print(table)
     for name, reason in case["failed"].items():
         console.print(f"[red]{TITLES[name]}[/]: {reason}", highlight=False)
 
 
-def _cells(result: dict) -> list[str]:
+def _cells(result: dict, bare: bool) -> list[str]:
     profile = result.get("profile", {}).get("embeddings_share_of_ops")
     return [
         f"{result['samples_per_second']:,.0f}",
         f"{result['step_ms']:.1f}",
-        f"{result['ratio']:.2f}x" if result["ratio"] else "-",
+        f"{result['ratio']:.2f}x" if result["ratio"] and not bare else "-",
         f"{result['quality']['auc']:.4f}",
         str(result["quality"]["steps"]),
         f"{result['memory']['peak_bytes'] / 2**30:.2f}",
