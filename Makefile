@@ -23,7 +23,8 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 help:
 	@echo "make example   train on MovieLens and show what comes out"
 	@echo "make test      C++ and Python tests, on TensorFlow 2.21 and 2.12"
-	@echo "make bench     compare with fbgemm, torch and Keras (QUICK=1: the short one)"
+	@echo "make bench     compare with fbgemm, torch, torchrec and Keras (QUICK=1: the short one);"
+	@echo "               the page is build/bench/report.html"
 	@echo "make bench-criteo  train DLRM on click logs like Criteo's (QUICK=1: the short one)"
 	@echo "make lint      style, types, who may import whom"
 	@echo "make sanitize  the C++ core under address, undefined-behaviour and thread sanitizers"
@@ -134,7 +135,8 @@ sanitize:
 	$(call core,build/tsan,-DMERLIN_SANITIZE=thread,$$(setarch -R true 2>/dev/null && echo setarch -R))
 
 bench: build $(PEERS)/.pins
-	PYTHONPATH=$(CURDIR) $(PY) benchmarks/lookup.py $(BENCH_ARGS)
+	PYTHONPATH=$(CURDIR) $(PY) benchmarks/lookup.py --json build/bench/results.json \
+	  --html build/bench/report.html $(BENCH_ARGS)
 
 bench-criteo: build
 	PYTHONPATH=$(CURDIR) $(PY) benchmarks/criteo_like.py $(BENCH_ARGS)

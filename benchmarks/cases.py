@@ -2,11 +2,13 @@
 
 Ids follow a bounded Zipf(1.05) law, as clicks on items do. The rank of an id is mapped to a row by
 one random permutation a table, so that hot rows are scattered over the table instead of lying side
-by side. Only numpy is used here: workers of every environment import this module.
+by side. One large table is looked up by uniform ids too, which no cache helps. Only numpy is used
+here: workers of every environment import this module.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,9 @@ class Batch:
         return f"{_short(self.size)} x {self.hotness}"
 
 
+Law = Callable[[int, int, Batch, int], np.ndarray]  # (tables, rows, batch, batches) -> ids
+
+
 def _short(n: int) -> str:
     for unit, letter in ((1_000_000, "M"), (1_000, "k"), (1_024, "k")):
         if n >= unit and n % unit == 0:
@@ -78,11 +83,17 @@ def zipf_ids(tables: int, rows: int, batch: Batch, batches: int) -> np.ndarray:
     return ids
 
 
-def ids_file(folder: Path, tables: int, rows: int, batch: Batch) -> Path:
+def uniform_ids(tables: int, rows: int, batch: Batch, batches: int) -> np.ndarray:
+    """Ids [batches, tables, B, L] int64, every row as likely as any other."""
+    draw = np.random.default_rng([SEED, tables, rows, batch.size, batch.hotness])
+    return draw.integers(0, rows, (batches, tables, batch.size, batch.hotness), np.int64)
+
+
+def ids_file(folder: Path, tables: int, rows: int, batch: Batch, law: Law = zipf_ids) -> Path:
     """The file which every worker maps, made when first asked for."""
-    path = folder / f"ids-{tables}-{rows}-{batch.size}-{batch.hotness}.npy"
+    path = folder / f"{law.__name__}-{tables}-{rows}-{batch.size}-{batch.hotness}.npy"
     if not path.exists():
-        np.save(path, zipf_ids(tables, rows, batch, batch_count(tables, batch)))
+        np.save(path, law(tables, rows, batch, batch_count(tables, batch)))
     return path
 
 

@@ -17,6 +17,9 @@ SETTLE = 0.003  # seconds between turns: thread pools of the last peer stop spin
 SLOW_STEP = 0.2  # seconds: no untimed step before a timed one
 FAR_BEHIND = 4.0  # times the fastest peer's step: its exact median decides nothing
 MIN_STEPS_FAR_BEHIND, MAX_STEPS = 2, 400
+NARROW = 0.02  # half the interval of a median, as a part of it: further steps would change nothing
+NARROW_ROUNDS = 4  # that a peer takes part in all the same, so that drift is seen
+TIME_UP = "the run's time was up"
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Effort:
     """How long a peer is measured in a case.
 
     `seconds`: of its timed steps in all; `rounds`: turns, for a peer quick enough; `min_steps`:
-    steps of a peer that takes longer than that.
+    steps of a peer that takes longer than that. A peer whose median is known closely enough before
+    takes no more turns.
     """
 
     seconds: float
@@ -45,6 +49,7 @@ class Result:
     median_ms: float | None = None
     best_ms: float | None = None
     quartiles_ms: tuple[float, float] | None = None
+    interval_ms: tuple[float, float] | None = None
     ours_ms: float | None = None
     skipped: str | None = None
 
@@ -55,10 +60,21 @@ class Result:
             return None
         return self.median_ms / self.ours_ms
 
-    def record(self) -> dict:
+    @property
+    def rate(self) -> float | None:
+        """Million lookups a second."""
         looked_up = self.tables.tables * self.batch.size * self.batch.hotness
-        rate = looked_up / self.median_ms / 1e3 if self.median_ms else None
-        return {**asdict(self), "million_lookups_per_second": rate, "ratio": self.ratio}
+        return looked_up / self.median_ms / 1e3 if self.median_ms else None
+
+    def record(self) -> dict:
+        return {**asdict(self), "million_lookups_per_second": self.rate, "ratio": self.ratio}
+
+    @classmethod
+    def of_record(cls, record: dict) -> Result:
+        """The result that `record` made, of any version's file."""
+        known = {key: value for key, value in record.items() if key in cls.__dataclass_fields__}
+        parts = {"tables": TableSet(**record["tables"]), "batch": Batch(**record["batch"])}
+        return cls(**{**known, **parts})
 
 
 @dataclass
@@ -164,9 +180,13 @@ def interleave(
     taken: dict[Worker, list[float]] = {worker: [] for worker in ready}
     for number in range(effort.rounds):
         order = list(taken)
+        if number >= NARROW_ROUNDS and all(map(is_narrow, taken.values())):
+            break
         for worker in order[number % max(len(order), 1) :] + order[: number % max(len(order), 1)]:
             steps = turns[worker].get(number)
-            if not steps:
+            done = number >= NARROW_ROUNDS and is_narrow(taken[worker])
+            # Ours is in every round: all ratios are to it.
+            if not steps or (done and worker.peer.name != OURS):
                 continue
             time.sleep(SETTLE)
             try:
@@ -184,12 +204,30 @@ def interleave(
     return {worker: (ready[worker]["way"], times) for worker, times in taken.items()}, failed
 
 
+def median_interval(times: list[float]) -> tuple[float, float]:
+    """The 95% confidence interval of the median, by order statistics: of any distribution."""
+    ordered, n = sorted(times), len(times)
+    reach = 1.96 * math.sqrt(n)
+    low, high = math.floor((n - reach) / 2), math.ceil((n + reach) / 2)
+    return ordered[max(low - 1, 0)], ordered[min(high, n - 1)]
+
+
+def is_narrow(times: list[float]) -> bool:
+    """Whether the median is known closely enough."""
+    if not times:
+        return False
+    low, high = median_interval(times)
+    return high - low <= 2 * NARROW * statistics.median(times)
+
+
 def summarise(result: Result, way: str, times: list[float]) -> Result:
     result.way, result.steps = way, len(times)
     result.median_ms = statistics.median(times) * 1e3
     result.best_ms = min(times) * 1e3
     low, high = np.percentile(times, (25, 75)) * 1e3
     result.quartiles_ms = (float(low), float(high))
+    low, high = median_interval(times)
+    result.interval_ms = (low * 1e3, high * 1e3)
     return result
 
 
@@ -216,10 +254,12 @@ def _measure_case(
 def measure_tables(
     pool: Pool, peers: list[Peer], groups: list[str], tables: TableSet, ids: dict[Batch, Path],
     budget: int, effort: Effort, progress: Callable[[str], None],
+    time_up: Callable[[], bool] = lambda: False,
 ) -> list[Result]:  # fmt: skip
     """All groups and batches on one set of tables. Ours has one result a wave.
 
-    The first waves of all groups come before the second ones, since they share workers.
+    The first waves of all groups come before the second ones, since they share workers. Cases that
+    are left when the time is up are skipped.
     """
     results, plans = [], {}
     for group in groups:
@@ -232,10 +272,16 @@ def measure_tables(
         ]
     for number in range(max(map(len, plans.values()))):
         for group in groups:
-            if number < len(plans[group]):
-                progress(group)
-                for batch, path in ids.items():
-                    results += _measure_case(
-                        pool, plans[group][number], group, tables, batch, path, budget, effort
-                    )
+            if number >= len(plans[group]):
+                continue
+            wave = plans[group][number]
+            progress(group)
+            for batch, path in ids.items():
+                if time_up():
+                    results += [
+                        Result(peer.name, group, tables, batch, skipped=TIME_UP)
+                        for peer, _ in wave.peers
+                    ]
+                else:
+                    results += _measure_case(pool, wave, group, tables, batch, path, budget, effort)
     return results

@@ -144,7 +144,28 @@ def _size_table(size: dict) -> Table:
     return table
 
 
-def show(console: Console, results: list[Result], size: dict | None) -> None:
+def _uniform_table(results: list[Result]) -> Table:
+    gib = results[0].tables.nbytes / 2**30
+    table = Table(title=f"One table of {gib:.2g} GiB, uniform ids: million rows a second")
+    peers = list(dict.fromkeys(result.peer for result in results))
+    table.add_column("dim")
+    table.add_column("lookups a bag")
+    for peer in peers:
+        table.add_column(peer, justify="right")
+    table.add_column("% of limit", justify="right")
+    for (tables, batch), case in by_case(results).items():
+        rates = [case[peer].rate if peer in case else None for peer in peers]
+        percent = limit_percent(case)
+        table.add_row(
+            str(tables.dim),
+            str(batch.hotness),
+            *("-" if rate is None else f"{rate:.1f}" for rate in rates),
+            "-" if percent is None else f"{percent:.0f}",
+        )
+    return table
+
+
+def show(console: Console, results: list[Result], uniform: list[Result], size: dict | None) -> None:
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         groups[result.group].append(result)
@@ -152,12 +173,14 @@ def show(console: Console, results: list[Result], size: dict | None) -> None:
         names = list(dict.fromkeys(result.peer for result in members))
         order = [OURS, *(n for n in names if n not in (OURS, *REFERENCES)), *REFERENCES]
         console.print(_group_table(group, by_case(members), [n for n in order if n in names]))
+    if uniform:
+        console.print(_uniform_table(uniform))
     if size:
         console.print(_size_table(size))
     if groups:
         console.print(_summary_table(summary(results)))
     reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for r in results:
+    for r in [*results, *uniform]:
         if r.skipped:
             reasons[r.peer, r.skipped].append(f"{r.group} {r.tables.label} {r.batch.label}")
     for (peer, reason), places in reasons.items():

@@ -7,10 +7,12 @@ times its own steps, so that the pipe's delay is outside.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -70,7 +72,7 @@ class Worker:
         self.step = self.ways[self.way]
         self.ways = {self.way: self.step}
         # Slots are mapped when first written: every row of these ids is, before time is taken.
-        stop = time.perf_counter() + FIRST_PASS_SECONDS
+        stop = time.perf_counter() + (FIRST_PASS_SECONDS if best[self.way] < SLOW_STEP else 0)
         while self.next < self.count and time.perf_counter() < stop:
             self._seconds(self.step)
         again = self._seconds(self.step, 1 if best[self.way] > SLOW_STEP else 3)
@@ -94,9 +96,8 @@ class Worker:
         self.adapter.load(tables)
         batches = np.load(ids)
         saved = {}
-        for i, (name, step) in enumerate(self.adapter.steps(group, batches).items()):
-            if group != "forward" and i:
-                break  # the second would start from the first one's tables
+        for name, step in self.adapter.steps(group, batches).items():
+            self.adapter.load(tables)  # a way of training starts where the one before it did
             out = step(0)
             value = self.adapter.outputs(out) if group == "forward" else self.adapter.read()
             saved[name] = np.array(value)
@@ -104,7 +105,21 @@ class Worker:
         self.release()
 
 
+def die_with_parent() -> None:
+    """Whatever ends the parent, SIGKILL too, ends this process, in the middle of a step if need be.
+
+    Ctrl-C goes to both: here it is the parent's to handle.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[sys.argv.index("--parent") + 1]):
+        sys.exit("the parent has ended already")
+
+
 def main() -> None:
+    die_with_parent()
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = None

@@ -60,6 +60,9 @@ PEERS = (
          {"forward": 1, "sgd": 1, "rowwise_adagrad": 1.1, "adagrad": 2}, 1, torch=True),
     Peer("torch EmbeddingBag", "torch_embedding_bag",
          {"forward": 1, "sgd": 1.2, "adagrad": 2.2, "adam": 3.2}, 3, torch=True),
+    Peer("torchrec EBC", "torchrec_collection",
+         {"forward": 1.1, "sgd": 1.2, "rowwise_adagrad": 1.2, "adagrad": 2.1, "adam": 3.3}, 3,
+         torch=True),
     Peer(GATHER, "torch_embedding", {"forward": 1}, 3, torch=True),
     Peer(LIMIT, "gather_limit", {"forward": 1}, 1),
     Peer(CALL, "tensorflow_call", {"forward": 0}, 1),
@@ -93,7 +96,14 @@ class Worker:
     def __post_init__(self) -> None:
         environment = dict(os.environ, OMP_NUM_THREADS=str(self.threads), PYTHONNOUSERSITE="1")
         self.process = subprocess.Popen(
-            [self.python, str(HERE / "worker.py"), "--root", str(ROOT)],
+            [
+                self.python,
+                str(HERE / "worker.py"),
+                "--root",
+                str(ROOT),
+                "--parent",
+                str(os.getpid()),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if not os.environ.get("BENCH_DEBUG") else None,
@@ -139,11 +149,11 @@ class Worker:
             return "its pipe is closed"
         return "killed: out of memory?" if code == -9 else f"exit code {code}"
 
-    def close(self) -> None:
+    def close(self, patience: float = 20) -> None:
         with contextlib.suppress(BrokenPipeError):  # of a worker that was killed
             self.process.stdin.close()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -159,12 +169,15 @@ class Pool:
         self.kept: dict[str, Worker] = {}  # started, without tables
         self.versions: dict[str, dict] = {}
         self.broken: dict[tuple[str, TableSet], str] = {}  # never started; not tried again
+        self.started: list[Worker] = []
 
     def start(self, peer: Peer) -> Worker:
         """A worker without tables; `Worker.started()` waits for it."""
-        return self.kept.pop(peer.name, None) or Worker(
-            peer, self.interpreters.of(peer), self.threads
-        )
+        if (kept := self.kept.pop(peer.name, None)) is not None:
+            return kept
+        worker = Worker(peer, self.interpreters.of(peer), self.threads)
+        self.started.append(worker)
+        return worker
 
     def keep(self, worker: Worker) -> None:
         """A worker without tables that the next `start` may have."""
@@ -228,6 +241,11 @@ class Pool:
             worker.close()
         self.alive.clear()
         self.kept.clear()
+
+    def kill(self) -> None:
+        """Ends every worker that was started, in the middle of a step if need be."""
+        for worker in self.started:
+            worker.close(patience=0)
 
 
 def available_bytes() -> int:

@@ -1,7 +1,7 @@
 """What the three TensorFlow peers share: threads, constant ids, one training step.
 
-A step is one call of a `tf.function`. Eager dispatch is synchronous on the CPU, so a call returns
-when every output exists; nothing is copied to numpy inside the timed region.
+A step is one call of a concrete function. Eager dispatch is synchronous on the CPU, so a call
+returns when every output exists; nothing is copied to numpy inside the timed region.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ def training_function(lookup, variables, apply, ids: np.ndarray, dim: int):
 
 
 def steps(function, batches: list):
-    """A step on batch i. Traced here, while other workers prepare too, not in the first step."""
-    function.get_concrete_function(batches[0])
-    return lambda i: function(batches[i])
+    """A step on batch i. Traced here, while other workers prepare too, not in the first step.
+
+    The concrete function is called, as a server does: finding it anew by its arguments is Python
+    code that costs 0.1 ms a call, half of a small lookup.
+    """
+    concrete = function.get_concrete_function(batches[0])
+    return lambda i: concrete(batches[i])
