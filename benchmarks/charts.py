@@ -1,69 +1,36 @@
-"""Charts as SVG text: bars and dots in rows, a row a case.
-
-Colours come from the page's style sheet, by class, so that dark pages work; every mark carries its
-value as a tooltip, and every chart a title and a description for those who don't see it.
-"""
+"""Charts of a report: bars and dots in rows, a row a case; drawn by matplotlib."""
 
 from __future__ import annotations
 
-import itertools
+import base64
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-ROW, BAR = 22, 14  # heights
-LEFT, RIGHT, TOP, BOTTOM = 190, 70, 34, 34
-WIDTH = 860
-MARKS = ("circle", "square", "diamond", "triangle", "cross", "ring", "stroke")
-_ids = itertools.count()
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-
-@dataclass(frozen=True)
-class Scale:
-    """Values to places on the x axis, linear or logarithmic."""
-
-    low: float
-    high: float
-    log: bool
-
-    @classmethod
-    def around(cls, values: Sequence[float], log: bool) -> Scale:
-        """One that all values fit on: from 0, or between round numbers."""
-        if not log:
-            return cls(0, max(values) * 1.05, log)
-        steps = [m * 10.0**e for e in range(-6, 7) for m in (1, 2, 5)]
-        low = max((s for s in steps if s <= min(values)), default=steps[0])
-        high = min((s for s in steps if s >= max(values)), default=steps[-1])
-        return cls(low, high if high > low else low * 10, log)
-
-    def place(self, value: float) -> float:
-        if self.log:
-            part = math.log(value / self.low) / math.log(self.high / self.low)
-        else:
-            part = value / self.high
-        return LEFT + part * (WIDTH - LEFT - RIGHT)
-
-    def ticks(self) -> list[float]:
-        if not self.log:
-            step = 10 ** math.floor(math.log10(self.high))
-            step = next(s for s in (step / 5, step / 2, step, 2 * step) if self.high / s <= 8)
-            return [step * i for i in range(int(self.high / step) + 1)]
-        decades = math.log10(self.high / self.low)
-        steps = (1, 2, 5) if decades <= 3 else (1,)
-        found = [m * 10.0**e for e in range(-6, 7) for m in steps]
-        return [t for t in found if self.low * 0.999 <= t <= self.high * 1.001]
+COLOURS = {"good": "#0b7a5a", "fair": "#b07a00", "bad": "#c0392b", "goal": "#7a2fb0"}
+# Told apart by shape too, for those who don't see the colours.
+LOOKS = (
+    ("#0062b8", "o"), ("#0b8f6a", "s"), ("#c46f00", "D"), ("#b1489a", "^"),
+    ("#c8401c", "P"), ("#4a7f99", "v"), ("#6b6f76", "|"),
+)  # fmt: skip
+STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "charts"}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A row with one bar; `kind` is a class of the style sheet, `note` its tooltip."""
+    """A row with one bar; `kind` is a key of COLOURS."""
 
     label: str
     value: float
     text: str
     kind: str
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,101 +58,67 @@ def number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def bars(
-    title: str, about: str, rows: Sequence[Bar], lines: Sequence[Line], axis: str, log: bool
-) -> str:
+def bars(rows: Sequence[Bar], lines: Sequence[Line], axis: str, log: bool) -> Figure:
     """Horizontal bars with vertical lines; on a logarithmic axis they start at 1."""
-    values = [row.value for row in rows] + [line.value for line in lines]
-    scale = Scale.around([*values, 1] if log else values, log)
-    start = scale.place(1) if log else LEFT
-    marks = []
-    for at, row in enumerate(rows):
-        end, top = scale.place(row.value), TOP + at * ROW + (ROW - BAR) / 2
-        left, width = min(start, end), max(abs(end - start), 1)
-        marks.append(
-            f'<g><title>{escape(row.note or row.text)}</title><rect class="{row.kind}" '
-            f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{BAR}" rx="2"/>'
-            f'<text class="value" x="{max(start, end) + 5:.1f}" y="{top + 11:.1f}">'
-            f"{escape(row.text)}</text></g>"
-        )
-    return _frame(title, about, [row.label for row in rows], scale, axis, lines, marks)
+    figure, axes = _rows([row.label for row in rows], axis, log)
+    start = 1 if log else 0
+    drawn = axes.barh(
+        range(len(rows)),
+        [row.value - start for row in rows],
+        left=start,
+        height=0.6,
+        color=[COLOURS[row.kind] for row in rows],
+    )
+    axes.bar_label(drawn, [row.text for row in rows], padding=4)
+    for place, line in enumerate(lines):
+        axes.axvline(line.value, color=COLOURS["goal"], linestyle="--", linewidth=1)
+        axes.annotate(
+            line.label, (line.value, 1), (0, 3 + 11 * (place % 2)), color=COLOURS["goal"],
+            xycoords=("data", "axes fraction"), textcoords="offset points", ha="center",
+        )  # fmt: skip
+    axes.margins(x=0.12)
+    return figure
 
 
-def dots(
-    title: str, about: str, rows: Sequence[Dots], series: Mapping[str, int], axis: str, unit: str
-) -> str:
+def dots(rows: Sequence[Dots], series: Mapping[str, int], axis: str) -> Figure:
     """A mark for each series in each row, on a logarithmic axis, with a legend.
 
     `series` gives each the number of its look, so that it is the same in all charts of a page.
     """
-    scale = Scale.around([value for row in rows for value in row.values.values()], log=True)
-    marks = []
-    for at, row in enumerate(rows):
-        y = TOP + at * ROW + ROW / 2
-        found = [scale.place(value) for value in row.values.values()]
-        if found:
-            marks.append(f'<path class="range" d="M{min(found):.1f} {y:.1f}H{max(found):.1f}"/>')
-        for name in reversed(series):  # the first one comes last, on top
-            if name in row.values:
-                value = row.values[name]
-                note = escape(f"{row.label}: {name} {number(value)} {unit}")
-                marks.append(
-                    f"<g><title>{note}</title>{_mark(series[name], scale.place(value), y)}</g>"
-                )
-    return legend(series) + _frame(title, about, [r.label for r in rows], scale, axis, (), marks)
+    figure, axes = _rows([row.label for row in rows], axis, log=True)
+    for place, row in enumerate(rows):
+        axes.hlines(place, min(row.values.values()), max(row.values.values()), color="0.85")
+    for name, look in reversed(series.items()):  # the first one comes last, on top
+        colour, marker = LOOKS[look % len(LOOKS)]
+        found = [(row.values[name], at) for at, row in enumerate(rows) if name in row.values]
+        axes.plot(*zip(*found, strict=True), marker, color=colour, label=name, zorder=3)
+    figure.legend(loc="outside upper left", ncols=4, frameon=False, reverse=True)
+    return figure
 
 
-def legend(series: Mapping[str, int]) -> str:
-    """The marks and what they stand for."""
-    items = (
-        f'<li><svg width="16" height="16" aria-hidden="true">{_mark(index, 8, 8)}</svg>'
-        f"{escape(name)}</li>"
-        for name, index in series.items()
-    )
-    return f'<ul class="legend">{"".join(items)}</ul>'
+def image(figure: Figure, about: str) -> str:
+    """The figure as an element that holds it whole, with words for those who don't see it."""
+    svg = io.StringIO()
+    with rc_context(STYLE):
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    data = base64.b64encode(svg.getvalue().encode()).decode()
+    return f'<img class="chart" alt="{escape(about)}" src="data:image/svg+xml;base64,{data}">'
 
 
-def _mark(index: int, x: float, y: float) -> str:
-    kind = f'class="series s{index}"'
-    shape = MARKS[index % len(MARKS)]
-    if shape == "circle":
-        return f'<circle {kind} cx="{x:.1f}" cy="{y:.1f}" r="5.5"/>'
-    if shape == "ring":
-        return f'<circle {kind} cx="{x:.1f}" cy="{y:.1f}" r="4" fill-opacity="0.15"/>'
-    path = {
-        "square": "m-4-4h8v8h-8z",
-        "diamond": "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z",
-        "triangle": "m0-5l5 9h-10z",
-        "cross": "m-4.5-1.5h3v-3h3v3h3v3h-3v3h-3v-3h-3z",
-        "stroke": "m-1.5-8h3v16h-3z",
-    }[shape]
-    return f'<path {kind} d="M{x:.1f} {y:.1f}{path}"/>'
-
-
-def _frame(
-    title: str, about: str, labels: Sequence[str], scale: Scale, axis: str, lines: Sequence[Line],
-    marks: Sequence[str],
-) -> str:  # fmt: skip
-    bottom = TOP + len(labels) * ROW
-    number_of_chart = next(_ids)
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {bottom + BOTTOM}" role="img" '
-        f'aria-labelledby="t{number_of_chart} d{number_of_chart}">',
-        f'<title id="t{number_of_chart}">{escape(title)}</title>',
-        f'<desc id="d{number_of_chart}">{escape(about)}</desc>',
-    ]
-    for tick in scale.ticks():
-        x = scale.place(tick)
-        parts.append(f'<path class="grid" d="M{x:.1f} {TOP}V{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 14}">{number(tick)}</text>')
-    for at, label in enumerate(labels):
-        y = TOP + at * ROW + ROW / 2 + 4
-        parts.append(f'<text class="case" x="{LEFT - 8}" y="{y:.1f}">{escape(label)}</text>')
-    for at, line in enumerate(lines):
-        x, y = scale.place(line.value), TOP - 6 - 13 * (at % 2)
-        parts.append(f'<path class="goal" d="M{x:.1f} {y + 2}V{bottom}"/>')
-        parts.append(f'<text class="goal" x="{x:.1f}" y="{y}">{escape(line.label)}</text>')
-    parts += marks
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="axis" x="{middle}" y="{bottom + 30}">{escape(axis)}</text></svg>')
-    return "\n".join(parts)
+def _rows(labels: Sequence[str], axis: str, log: bool) -> tuple[Figure, Axes]:
+    with rc_context(STYLE):
+        figure = Figure((9, 1.2 + 0.24 * len(labels)), layout="constrained")
+        axes = figure.add_subplot()
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)  # the first row on top
+    axes.set_xlabel(axis)
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axes.grid(axis="x", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return figure, axes

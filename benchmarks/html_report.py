@@ -158,8 +158,7 @@ def _ratios(group: str, cases: Cases) -> str:
         if best is None:
             continue
         kind = "good" if best.ratio >= mean else "fair" if best.ratio >= least else "bad"
-        note = f"{_label(case)}: {best.ratio:.2f} times as fast as {best.peer}"
-        rows.append(charts.Bar(_label(case), best.ratio, f"{best.ratio:.2f}x", kind, note))
+        rows.append(charts.Bar(_label(case), best.ratio, f"{best.ratio:.2f}x", kind))
         table.append([_label(case), f"{best.ratio:.2f}x", best.peer])
     if not rows:
         return "<p>No peer does this work.</p>"
@@ -172,7 +171,9 @@ def _ratios(group: str, cases: Cases) -> str:
         f"{max(r.value for r in rows):.2f}x; {sum(r.value >= least for r in rows)} reach {least}x."
     )
     title = f"{report.TITLES[group]}: times faster than the best peer"
-    chart = charts.bars(title, about, rows, lines, "times faster (logarithmic)", log=True)
+    chart = charts.image(
+        charts.bars(rows, lines, "times faster (logarithmic)", log=True), f"{title}: {about}"
+    )
     caption = "Times faster than the best peer of each case (amber: the goal of each case alone)"
     return _figure(chart, caption,
                    _table(["case", "times faster", "best peer"], table, title))  # fmt: skip
@@ -190,8 +191,8 @@ def _throughput(title: str, cases: Cases) -> str:
         return ""
     caption = "Million lookups a second of each library"
     about = f"{len(rows)} cases; the libraries are {', '.join(series)}. The table has the numbers."
-    chart = charts.dots(f"{title}: {caption}", about, rows, series,
-                        "million lookups a second (logarithmic)", "M/s")  # fmt: skip
+    drawn = charts.dots(rows, series, "million lookups a second (logarithmic)")
+    chart = charts.image(drawn, f"{title}: {caption}. {about}")
     table = [
         [row.label, *(number(row.values[n]) if n in row.values else "-" for n in series)]
         for row in rows
@@ -212,7 +213,8 @@ def _roofline(cases: Cases) -> str:
     title = "Forward: share of the gather limit"
     about = f"{len(rows)} bars, from {min(r.value for r in rows):.0f}% to " \
             f"{max(r.value for r in rows):.0f}%."  # fmt: skip
-    chart = charts.bars(title, about, rows, [goal], "percent of the gather limit", log=False)
+    drawn = charts.bars(rows, [goal], "percent of the gather limit", log=False)
+    chart = charts.image(drawn, f"{title}: {about}")
     table = _table(["case", "percent"], [[r.label, r.text] for r in rows], title)
     return (
         "<section><h2>How near the machine's limit</h2><p>The gather limit sums the same bags in "
@@ -236,7 +238,8 @@ def _uniform(cases: Cases) -> str:
     gib = next(iter(cases))[0].nbytes / 2**30
     title = f"One table of {gib:.2g} GiB, uniform ids: million rows a second"
     about = f"{len(rows)} cases; {', '.join(series)}. The table has the numbers."
-    chart = charts.dots(title, about, rows, series, "million rows a second (logarithmic)", "M/s")
+    drawn = charts.dots(rows, series, "million rows a second (logarithmic)")
+    chart = charts.image(drawn, f"{title}: {about}")
     table = [
         [row.label, *(number(row.values[n]) if n in row.values else "-" for n in series)]
         for row in rows
