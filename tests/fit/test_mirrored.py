@@ -71,6 +71,7 @@ RULES = {
     "adam": "opt.Adam(0.1)",
     "global_clipnorm": "opt.Adam(0.1, global_clipnorm=0.05)",
     "clipnorm_and_decay": "opt.Adagrad(0.1, clipnorm=0.05, weight_decay=0.1)",
+    "loss_scale": "keras.optimizers.LossScaleOptimizer(opt.Adagrad(0.1), initial_scale=8.0)",
     "split": "opt.Split(keras.optimizers.Adam(0.1), opt.RowwiseAdagrad(0.1), "
     "{'user': opt.Adam(0.1)})",
 }
