@@ -64,16 +64,14 @@ SCRIPT = """
         print(json.dumps(results, default=float))
 """
 
+# Each with something that acts on whole gradients: norms, decay, scales, several optimizers.
 RULES = {
-    "sgd": "opt.SGD(0.1, momentum=0.9, loss_scale_factor=8.0)",
-    "adagrad": "opt.Adagrad(0.1)",
-    "rowwise_adagrad": "opt.RowwiseAdagrad(0.1)",
+    "sgd": "opt.SGD(0.1, momentum=0.9, global_clipnorm=0.3)",
+    "adagrad": "opt.Adagrad(0.1, clipnorm=0.05, weight_decay=0.1)",
+    "rowwise_adagrad": "opt.RowwiseAdagrad(0.1, loss_scale_factor=8.0)",
     "adam": "opt.Adam(0.1)",
-    "global_clipnorm": "opt.Adam(0.1, global_clipnorm=0.05)",
-    "clipnorm_and_decay": "opt.Adagrad(0.1, clipnorm=0.05, weight_decay=0.1)",
-    "loss_scale": "keras.optimizers.LossScaleOptimizer(opt.Adagrad(0.1), initial_scale=8.0)",
-    "split": "opt.Split(keras.optimizers.Adam(0.1), opt.RowwiseAdagrad(0.1), "
-    "{'user': opt.Adam(0.1)})",
+    "split": "keras.optimizers.LossScaleOptimizer(opt.Split(keras.optimizers.Adam(0.1), "
+    "opt.RowwiseAdagrad(0.1), {'user': opt.Adam(0.1)}), initial_scale=8.0)",
 }
 
 
