@@ -1,4 +1,4 @@
-"""MovieLens-100k: fetch, features, splits and batches.
+"""MovieLens-100k: fetched, as one table, and split.
 
 The ratings come from the wheel of RecBole 1.2.1 on PyPI, which carries MovieLens-100k
 (F. M. Harper and J. A. Konstan, "The MovieLens Datasets", ACM TiiS 5(4), 2015) as
@@ -12,12 +12,10 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import tensorflow as tf
 
 PACKAGE = "recbole==1.2.1"
 FOLDER = "recbole/dataset_example/ml-100k"
@@ -69,71 +67,28 @@ def _download(folder: Path, cache: Path) -> Path:
     return wheels[0]
 
 
-@dataclass(frozen=True)
-class Ratings:
-    """N ratings as columns: who the user is, what the film is, when it was rated.
-
-    A film's genres are a bag of 1 to 6: they are kept once a film, and a batch gathers them by
-    film. Genre ids start at 1; 0 is left for padding.
-    """
-
-    one_hot: tuple[str, ...]  # the F features with one id a rating
-    ids: np.ndarray  # [N, F] int64, a column a feature
-    genres: tf.RaggedTensor  # [films, 1..6] int64
-    sizes: dict[str, int]  # how many ids each feature has, "genres" too
-    numbers: np.ndarray  # [N, 2] float32: the user's age, the film's year
-    labels: np.ndarray  # [N, 1] float32: 1 when liked
-    timestamps: np.ndarray  # [N] int64, seconds
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, rows) -> tuple[dict, tf.Tensor]:
-        """The model's inputs and the labels `[B, 1]` of some rows `[B]`.
-
-        An input is `[B]` for a one-hot feature, ragged `[B, 1..6]` for the genres and `[B, 2]`
-        for the numbers.
-        """
-        inputs = dict(zip(self.one_hot, tf.unstack(tf.gather(self.ids, rows), axis=1), strict=True))
-        inputs["genres"] = tf.gather(self.genres, inputs["item"])
-        inputs["numbers"] = tf.gather(self.numbers, rows)
-        return inputs, tf.gather(self.labels, rows)
-
-
-def load(cache: Path = CACHE) -> Ratings:
-    """All 100,000 ratings, in the order of the file."""
+def load(cache: Path = CACHE) -> pd.DataFrame:
+    """All 100,000 ratings in the order of the file, each with what is known of user and film."""
     folder = fetch(cache)
-    films = _read(folder / "ml-100k.item")
     ratings = _read(folder / "ml-100k.inter")
     ratings = ratings.merge(_read(folder / "ml-100k.user"), how="left", on="user_id")
-    ratings = ratings.merge(films, how="left", on="item_id")
+    ratings = ratings.merge(_read(folder / "ml-100k.item"), how="left", on="item_id")
     moment = pd.to_datetime(ratings["timestamp"], unit="s")
-
-    ids = pd.DataFrame(
+    return pd.DataFrame(
         {
             "user": ratings["user_id"],
             "item": ratings["item_id"],
-            "age": ratings["age"],
-            "gender": _codes(ratings["gender"]),
-            "occupation": _codes(ratings["occupation"]),
-            "zip": _codes(ratings["zip_code"]),
+            "genres": ratings["class"].str.split(),  # 1 to 6 of a film
+            "gender": ratings["gender"],
+            "occupation": ratings["occupation"],
+            "zip": ratings["zip_code"],
             "hour": moment.dt.hour,
             "weekday": moment.dt.weekday,
+            "age": ratings["age"],
+            "year": pd.to_numeric(ratings["release_year"], errors="coerce"),
+            "timestamp": ratings["timestamp"],
+            "like": (ratings["rating"] >= LIKED).astype("float32"),
         }
-    )
-    # [films, genres] of 0 / 1; row i - 1 belongs to film i.
-    classes = films.sort_values("item_id")["class"].str.get_dummies(" ")
-    bags = [[], *(1 + np.flatnonzero(film) for film in classes.to_numpy())]
-    year = pd.to_numeric(ratings["release_year"], errors="coerce")
-
-    return Ratings(
-        one_hot=tuple(ids.columns),
-        ids=ids.to_numpy(np.int64),
-        genres=tf.ragged.constant(bags, dtype=tf.int64),
-        sizes={**(1 + ids.max()).to_dict(), "genres": 1 + classes.shape[1]},
-        numbers=np.stack([_standard(ratings["age"]), _standard(year)], axis=1),
-        labels=(ratings["rating"] >= LIKED).to_numpy(np.float32)[:, None],
-        timestamps=ratings["timestamp"].to_numpy(np.int64),
     )
 
 
@@ -142,46 +97,19 @@ def _read(path: Path) -> pd.DataFrame:
     return table.rename(columns=lambda name: name.split(":")[0])  # headers read `name:kind`
 
 
-def _codes(column: pd.Series) -> pd.Series:
-    """0, 1, 2 ... for the values of a column in sorted order."""
-    return column.astype("category").cat.codes
+def split(ratings: pd.DataFrame, by: str = "random", seed: int = 0) -> dict[str, pd.DataFrame]:
+    """72% that train, 8% that choose the epoch and 20% that only judge.
 
-
-def _standard(column: pd.Series) -> np.ndarray:
-    """Mean 0 and variance 1; 0 where the value is missing."""
-    return ((column - column.mean()) / column.std()).fillna(0).to_numpy(np.float32)
-
-
-@dataclass(frozen=True)
-class Split:
-    """Row numbers of three parts: one trains, one chooses the epoch, one only judges."""
-
-    train: np.ndarray
-    valid: np.ndarray
-    test: np.ndarray
-
-
-def split(ratings: Ratings, by: str = "random", seed: int = 0) -> Split:
-    """72% / 8% / 20% of the ratings: at random, or by time with the latest ones as the test."""
+    At random, or by time with the latest ratings as the test.
+    """
     if by == "random":
         order = np.random.default_rng(seed).permutation(len(ratings))
     elif by == "time":
-        order = np.argsort(ratings.timestamps, kind="stable")
+        order = np.argsort(ratings["timestamp"].to_numpy(), kind="stable")
     else:
         raise ValueError(f"A split is 'random' or 'time', not {by!r}.")
-    return Split(*np.split(order, [len(order) * 72 // 100, len(order) * 80 // 100]))
-
-
-def batches(ratings: Ratings, rows, batch_size: int = 8192, shuffle_seed: int | None = None):
-    """A `tf.data.Dataset` of `(inputs, labels)`.
-
-    What is shuffled and cut into batches is row numbers, all of them at once; a batch is then one
-    gather. With a seed every epoch has another order, the same in every run.
-    """
-    rows = tf.constant(rows, tf.int64)
-    order = tf.data.Dataset.from_tensors(rows)
-    if shuffle_seed is not None:
-        seeds = tf.data.Dataset.random(shuffle_seed, rerandomize_each_iteration=True).take(1)
-        order = seeds.map(lambda seed: tf.random.experimental.stateless_shuffle(rows, [seed, 0]))
-    batches_an_epoch = tf.data.experimental.assert_cardinality(-(-len(rows) // batch_size))
-    return order.rebatch(batch_size).apply(batches_an_epoch).map(ratings.take).prefetch(2)
+    parts = np.split(order, [len(order) * 72 // 100, len(order) * 80 // 100])
+    return {
+        name: ratings.iloc[rows].reset_index(drop=True)
+        for name, rows in zip(("train", "valid", "test"), parts, strict=True)
+    }

@@ -1,8 +1,9 @@
 """DLRM and DCN-v2, written once for any embedding layer.
 
-A model takes `embeddings`: a layer from the batch's ids to one pooled vector a feature,
-`{feature: [B]} -> {feature: [B, D]}`. `merlin_embeddings` has that layer; `KerasEmbeddings` makes
-the same of `keras.layers.Embedding`.
+A model begins with an `InputBlock`, which knows from the schema which columns there are. Its
+`categorical` part is a layer from the batch's ids to one pooled vector a column, `{column: [B]} ->
+{column: [B, D]}`. `merlin_embeddings` has that layer; `KerasEmbeddings` makes the same of
+`keras.layers.Embedding`.
 """
 
 import tensorflow as tf
@@ -14,34 +15,32 @@ MODELS = ("dlrm", "dcn")
 serializable = keras.utils.register_keras_serializable("movielens")
 
 
-def merlin_layer(sizes: dict[str, int], dim: int, seed: int):
-    """A table a feature, all in one layer; the genres of a film are averaged."""
-    return me.layers.Embeddings(
-        {
-            feature: me.FeatureConfig(
-                feature,
-                me.TableConfig(feature, vocabulary_size=size, embedding_dim=dim, seed=seed + i),
-                combiner="mean",
-                padding_id=0 if feature == "genres" else None,
-            )
-            for i, (feature, size) in enumerate(sizes.items())
-        },
-        name="embeddings",
+def merlin_layer(schema, dim: int, seed: int):
+    """A table a column, all in one layer; the genres of a film are averaged."""
+    features = me.features_from_schema(
+        schema, embedding_dim=dim, combiner="mean", padding_id={"genres": 0}, seed=seed
     )
+    return me.layers.Embeddings(features, name="embeddings")
+
+
+def keras_layer(schema, dim: int, seed: int):
+    """The same with Keras's own parts."""
+    rows = {column.name: column.rows for column in me.data.categorical(schema)}
+    return KerasEmbeddings(rows, dim, seed)
 
 
 @serializable
 class KerasEmbeddings(keras.layers.Layer):
-    """The same with Keras's own parts: an `Embedding` a feature, genres averaged by hand."""
+    """An `Embedding` a feature; genres, padded with 0, are averaged by hand."""
 
-    def __init__(self, sizes: dict[str, int], dim: int, seed: int = 0, name="embeddings", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.sizes, self.dim, self.seed = dict(sizes), dim, seed
+    def __init__(self, rows: dict[str, int], dim: int, seed: int = 0, name="embeddings", **kwargs):
+        super().__init__(name=name, autocast=False, **kwargs)
+        self.rows, self.dim, self.seed = dict(rows), dim, seed
         self.tables = {
             feature: keras.layers.Embedding(
-                size, dim, keras.initializers.RandomUniform(seed=seed + i), name=feature
+                rows, dim, keras.initializers.RandomUniform(seed=seed + i), name=feature
             )
-            for i, (feature, size) in enumerate(self.sizes.items())
+            for i, (feature, rows) in enumerate(self.rows.items())
         }
 
     def build(self, input_shape):
@@ -67,10 +66,11 @@ class KerasEmbeddings(keras.layers.Layer):
         return {
             feature: keras.KerasTensor((ids.shape[0], self.dim), self.compute_dtype)
             for feature, ids in inputs.items()
+            if feature in self.tables
         }
 
     def get_config(self):
-        return super().get_config() | {"sizes": self.sizes, "dim": self.dim, "seed": self.seed}
+        return super().get_config() | {"rows": self.rows, "dim": self.dim, "seed": self.seed}
 
 
 @serializable
@@ -121,36 +121,33 @@ class CrossNetwork(keras.layers.Layer):
         return super().get_config() | {"depth": self.depth}
 
 
-def mlp(x, units, name: str, dropout: float = 0.0, seed: int = 0):
+def mlp(units, name: str, dropout: float = 0.0, seed: int = 0) -> keras.Sequential:
     """Dense layers with ReLU, each followed by dropout."""
+    layers = []
     for i, width in enumerate(units):
-        x = keras.layers.Dense(width, activation="relu", name=f"{name}_{i}")(x)
-        x = keras.layers.Dropout(dropout, seed=seed + i, name=f"{name}_dropout_{i}")(x)
-    return x
+        layers.append(keras.layers.Dense(width, activation="relu"))
+        layers.append(keras.layers.Dropout(dropout, seed=seed + i))
+    return keras.Sequential(layers, name=name)
 
 
-def build_model(kind: str, embeddings, sizes: dict[str, int], dim: int, dropout: float, seed: int):
-    """A model from a batch's features to the probability `[B, 1]` that the user likes the film."""
-    ids = {
-        feature: keras.Input((None,), dtype="int64", ragged=True, name=feature)
-        if feature == "genres"
-        else keras.Input((), dtype="int64", name=feature)
-        for feature in sizes
-    }
-    numbers = keras.Input((2,), name="numbers")
-    vectors = list(embeddings(ids).values())
-
+def build_model(kind: str, schema, embeddings, dim: int, dropout: float, seed: int):
+    """A model from a batch's columns to the probability `[B, 1]` that the user likes the film."""
+    inputs = me.data.keras_inputs(schema)
     if kind == "dlrm":
-        bottom = mlp(numbers, [64, dim], "bottom")
-        stacked = keras.ops.stack([bottom, *vectors], axis=1)
-        x = keras.layers.Concatenate()([bottom, DotInteraction(name="interaction")(stacked)])
-        x = mlp(x, [128, 64], "top", dropout, seed)
+        block = me.layers.InputBlock(
+            schema, embeddings, continuous=mlp([64, dim], "bottom"), aggregation=None, name="inputs"
+        )
+        vectors = block(inputs)
+        products = DotInteraction(name="interaction")(
+            keras.ops.stack(list(vectors.values()), axis=1)
+        )
+        x = keras.layers.Concatenate()([vectors["continuous"], products])
+        x = mlp([128, 64], "top", dropout, seed)(x)
     elif kind == "dcn":
-        x0 = keras.layers.Concatenate()([*vectors, numbers])
+        x0 = me.layers.InputBlock(schema, embeddings, aggregation="concat", name="inputs")(inputs)
         x = CrossNetwork(depth=2, name="cross")(x0)
-        x = mlp(x, [128, 64], "deep", dropout, seed)
+        x = mlp([128, 64], "deep", dropout, seed)(x)
     else:
         raise ValueError(f"A model is one of {', '.join(MODELS)}, not {kind!r}.")
-
     like = keras.layers.Dense(1, activation="sigmoid", name="like")(x)
-    return keras.Model({**ids, "numbers": numbers}, like, name=kind)
+    return keras.Model(inputs, like, name=kind)

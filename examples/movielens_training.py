@@ -4,14 +4,14 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from movielens_data import Ratings, Split, batches
-from movielens_models import KerasEmbeddings, build_model, merlin_layer
+from movielens_models import build_model, keras_layer, merlin_layer
+from movielens_workflow import Prepared
 from sklearn.metrics import roc_auc_score
 from tensorflow import keras
 
 import merlin_embeddings as me
 
-EMBEDDINGS = {"merlin": merlin_layer, "keras": KerasEmbeddings}
+EMBEDDINGS = {"merlin": merlin_layer, "keras": keras_layer}
 OPTIMIZERS = {
     "adam": {
         "merlin": lambda: me.optimizers.Adam(0.001),
@@ -36,8 +36,7 @@ OPTIMIZERS = {
 class Experiment:
     """What the runs have in common, whatever their embeddings and seeds."""
 
-    ratings: Ratings
-    split: Split
+    ratings: Prepared
     model: str = "dlrm"
     optimizer: str = "adam"
     dim: int = 16
@@ -77,9 +76,9 @@ class Stopwatch(keras.callbacks.Callback):
 def create(experiment: Experiment, embeddings: str, seed: int) -> keras.Model:
     """A compiled model; its dense weights and dropout depend on the seed, not on the embeddings."""
     keras.utils.set_random_seed(seed)
-    sizes, dim = experiment.ratings.sizes, experiment.dim
-    layer = EMBEDDINGS[embeddings](sizes, dim, seed)
-    model = build_model(experiment.model, layer, sizes, dim, experiment.dropout, seed)
+    schema, dim = experiment.ratings.schema, experiment.dim
+    layer = EMBEDDINGS[embeddings](schema, dim, seed)
+    model = build_model(experiment.model, schema, layer, dim, experiment.dropout, seed)
     model.compile(
         optimizer=OPTIMIZERS[experiment.optimizer][embeddings](),
         loss="binary_crossentropy",
@@ -91,7 +90,7 @@ def create(experiment: Experiment, embeddings: str, seed: int) -> keras.Model:
 
 def fit(experiment: Experiment, embeddings: str, seed: int, model, callbacks=()) -> Run:
     """Trains, goes back to the epoch with the best validation AUC, and tests that one."""
-    ratings, split = experiment.ratings, experiment.split
+    ratings = experiment.ratings
     stopwatch = Stopwatch()
     callbacks = [stopwatch, *callbacks]
     if experiment.patience is not None:
@@ -101,34 +100,30 @@ def fit(experiment: Experiment, embeddings: str, seed: int, model, callbacks=())
             )
         )
     history = model.fit(
-        batches(ratings, split.train, experiment.batch_size, shuffle_seed=seed),
-        validation_data=batches(ratings, split.valid),
+        ratings.batches("train", experiment.batch_size, seed),
+        validation_data=ratings.batches("valid"),
         epochs=experiment.epochs,
         callbacks=callbacks,
         shuffle=False,
         verbose=0,
     ).history
+    seconds = np.median(stopwatch.seconds[1:] or stopwatch.seconds)
     return Run(
         embeddings=embeddings,
         seed=seed,
         model=model,
-        test_auc=roc_auc_score(ratings.labels[split.test], predict(model, ratings, split.test)),
-        samples_per_second=len(split.train) / np.median(stopwatch.seconds[1:] or stopwatch.seconds),
+        test_auc=roc_auc_score(ratings.likes("test"), predict(model, ratings, "test")),
+        samples_per_second=len(ratings.likes("train")) / seconds,
         loss=history["loss"],
         valid_auc=history["val_auc"],
     )
 
 
-def predict(model: keras.Model, ratings: Ratings, rows) -> np.ndarray:
-    """The probability of a like, `[B, 1]`, for each of the rows `[B]`."""
-    return model.predict(batches(ratings, rows), verbose=0)
+def predict(model: keras.Model, ratings: Prepared, part: str) -> np.ndarray:
+    """The probability of a like, `[N, 1]`, for each rating of a part."""
+    return model.predict(ratings.batches(part), verbose=0)
 
 
 def copy_weights(source: keras.Model, target: keras.Model) -> None:
-    """Gives the merlin model `target` what the Keras model `source` has: dense weights, tables."""
-    for layer in source.layers:
-        if layer.weights and layer.name != "embeddings":
-            target.get_layer(layer.name).set_weights(layer.get_weights())
-    tables = source.get_layer("embeddings").tables
-    for weight in target.get_layer("embeddings").weights:
-        weight.assign(tables[weight.name].embeddings)
+    """Gives a model what another one has: both have the same weights in the same order."""
+    target.set_weights(source.get_weights())
