@@ -103,9 +103,9 @@ def update(rule: str, hyper: tf.Tensor, updates: Sequence[TableUpdate]) -> list[
     groups; all others go into one more, which is given groups of its own.
 
     Args:
-        rule: ``"sgd"``, ``"momentum"``, ``"adagrad"``, ``"rowwise_adagrad"`` or ``"adam"``.
-        hyper: float32 vector: learning rate, weight decay, gradient scale, then the rule's own (see
-            ops/core/rules.h).
+        rule: a name of ops/core/rules.h, such as ``"adagrad"``.
+        hyper: float32 vector: learning rate, weight decay, gradient scale, coupled decay, largest
+            norm of a row (0: any), then the rule's own (see there).
     """
     untouched: dict[str, list[tuple[TableUpdate, Source]]] = {}
     regrouped: list[tuple[TableUpdate, _Features]] = []

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings.optimizers.base import SparseOptimizer
-from merlin_embeddings.optimizers.slots import SlotSpec, Step
+from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
@@ -65,9 +65,10 @@ class Adagrad(SparseOptimizer):
     def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
         return (self.epsilon,)
 
-    def step(self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], learning_rate: Any) -> Step:
-        accumulator = slots[0] + gradient * gradient
-        return learning_rate * gradient / tf.sqrt(accumulator + self.epsilon), (accumulator,)
+    def step(self, rows: Rows) -> Step:
+        accumulator = rows.slots[0] + rows.gradient * rows.gradient
+        change = rows.learning_rate * rows.gradient / tf.sqrt(accumulator + self.epsilon)
+        return rows.weights - change, (accumulator,)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -6,12 +6,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings.optimizers.base import SparseOptimizer
-from merlin_embeddings.optimizers.slots import SlotSpec, Step
+from merlin_embeddings.optimizers.moments import MomentOptimizer
+from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
-class Adam(SparseOptimizer):
+class Adam(MomentOptimizer):
     """Adam (Kingma and Ba, 2015) as `keras.optimizers.Adam` writes it, on the rows seen.
 
         m += (g - m) * (1 - beta_1)
@@ -30,6 +30,8 @@ class Adam(SparseOptimizer):
         beta_1: decay of the first moment, in [0, 1).
         beta_2: decay of the second moment, in [0, 1).
         epsilon: beside the root.
+        amsgrad: whether to divide by the largest v so far (Reddi, Kale and Kumar, 2018), which
+            needs a third slot.
         **kwargs: of `SparseOptimizer`.
 
     Raises:
@@ -45,47 +47,44 @@ class Adam(SparseOptimizer):
         [1.0, 1.5]
     """
 
-    rule = "adam"
-
     def __init__(
         self,
         learning_rate: Any = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
+        amsgrad: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, **kwargs)
-        for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-            if not 0 <= value < 1:
-                raise ValueError(f"Adam: {argument} must be in [0, 1), got {value}")
-        self.beta_1 = float(beta_1)
-        self.beta_2 = float(beta_2)
-        self.epsilon = float(epsilon)
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
+        self.amsgrad = bool(amsgrad)
+
+    @property
+    def rule(self) -> str:
+        return "amsgrad" if self.amsgrad else "adam"
 
     def slot_specs(self) -> Sequence[SlotSpec]:
-        return (SlotSpec("momentum"), SlotSpec("velocity"))
+        largest = (SlotSpec("velocity_hat"),) if self.amsgrad else ()
+        return (SlotSpec("momentum"), SlotSpec("velocity"), *largest)
 
     def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
         return (self.beta_1, self.beta_2, self.epsilon, self._alpha(learning_rate))
 
-    def step(self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], learning_rate: Any) -> Step:
-        momentum = slots[0] + (gradient - slots[0]) * (1 - self.beta_1)
-        velocity = slots[1] + (gradient * gradient - slots[1]) * (1 - self.beta_2)
-        alpha = self._alpha(learning_rate)
-        return alpha * momentum / (tf.sqrt(velocity) + self.epsilon), (momentum, velocity)
+    def step(self, rows: Rows) -> Step:
+        gradient = rows.gradient
+        momentum = rows.slots[0] + (gradient - rows.slots[0]) * (1 - self.beta_1)
+        velocity = rows.slots[1] + (gradient * gradient - rows.slots[1]) * (1 - self.beta_2)
+        slots = [momentum, velocity]
+        if self.amsgrad:
+            velocity = tf.maximum(rows.slots[2], velocity)
+            slots.append(velocity)
+        alpha = self._alpha(rows.learning_rate)
+        return rows.weights - alpha * momentum / (tf.sqrt(velocity) + self.epsilon), slots
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
+        return {**super().get_config(), "amsgrad": self.amsgrad}
 
     def _alpha(self, learning_rate: tf.Tensor) -> tf.Tensor:
         """The learning rate with both bias corrections of this step."""
-        step = tf.cast(tf.convert_to_tensor(self.iterations) + 1, learning_rate.dtype)
-        power_1 = tf.pow(tf.cast(self.beta_1, step.dtype), step)
-        power_2 = tf.pow(tf.cast(self.beta_2, step.dtype), step)
-        return learning_rate * tf.sqrt(1 - power_2) / (1 - power_1)
+        correction_1, correction_2 = self.corrections(learning_rate.dtype)
+        return learning_rate * correction_1 / tf.sqrt(correction_2)

@@ -1,6 +1,5 @@
 """The optimizer base: rows of tables natively in place, everything else with TensorFlow ops."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,29 +7,27 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat, native
-from merlin_embeddings.optimizers import constraints, plain, replicas
+from merlin_embeddings.optimizers import accumulation, averages, constraints, plain, replicas
+from merlin_embeddings.optimizers.access import read
 from merlin_embeddings.optimizers.clipping import clip
 from merlin_embeddings.optimizers.gradients import (
     Gradient,
     Pair,
+    as_rows,
     existing,
+    is_native,
+    rows_of,
     scaled,
     without_overwritten,
 )
-from merlin_embeddings.optimizers.requirements import refuse_sweeps, require_keras_3
-from merlin_embeddings.optimizers.slots import SlotSpec, Step, slot_dtype
+from merlin_embeddings.optimizers.requirements import (
+    require_keras_3,
+    require_not_negative,
+    require_positive,
+)
+from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
+from merlin_embeddings.optimizers.state import State, key
 from merlin_embeddings.tables import overwrite, table_of
-
-
-class _State:
-    """What an optimizer knows of its variables; out of sight of Keras' attribute tracking."""
-
-    def __init__(self) -> None:
-        self.variables: list = []
-        self.slots: dict = {}
-        self.flags: dict = {}
-        self.undecayed: set = set()
-        self.undecayed_names: re.Pattern | None = None
 
 
 class SparseOptimizer(keras.optimizers.Optimizer):
@@ -40,7 +37,8 @@ class SparseOptimizer(keras.optimizers.Optimizer):
 
     - Duplicate rows are summed before the rule sees them, always, as the dense gradient would be.
     - Lazy: rows that a batch doesn't contain aren't touched. Their moments don't decay and their
-      weights don't move on old momentum; weight decay and constraints act on the rows seen.
+      weights don't move on old momentum; weight decay, `max_norm` and constraints act on the rows
+      seen.
     - Everything else (`Dense` kernels, biases) gets the same rule with every element seen.
     - `keras.layers.Embedding` tables are treated as ours: rows seen, duplicates summed.
     - Under `tf.distribute.MirroredStrategy` the rows of all replicas are gathered first, so that
@@ -55,25 +53,45 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         learning_rate: a float, a `keras.optimizers.schedules.LearningRateSchedule`, or a callable
             without arguments.
         weight_decay: decoupled (Loshchilov and Hutter, 2019): each row seen first loses
-            `learning_rate * weight_decay` of itself.
+            `learning_rate * weight_decay` of itself. Rules with a trust ratio have it inside.
+        l2: coupled weight decay: the gradient of each row seen gets `l2 * w`, after clipping, and
+            the rule takes it for gradient. With SGD it is the same as `weight_decay`.
+        max_norm: the largest Euclidean length of a row: after the step, longer rows among those
+            seen are scaled back to it. Variables that aren't tables are left alone.
         clipnorm: largest norm of the gradient of each variable.
         clipvalue: largest magnitude of each element of a gradient.
         global_clipnorm: largest norm of all gradients together.
-        use_ema, gradient_accumulation_steps: refused, since both sweep the tables each step.
-            `Split(dense=...)` has them for the rest of the model.
-        ema_momentum, ema_overwrite_frequency: without meaning here; Keras' signature has them.
+        use_ema: whether to keep exponential moving averages of the weights, which `fit` puts in
+            their place at its end. A row's average is made up for when the row is seen, and is
+            exactly that of a sweep after each step; it costs the slots `average` and
+            `average_step`, and reading the rows seen before and after the step.
+        ema_momentum: what an average keeps of itself in a step.
+        ema_overwrite_frequency: every so many steps the averages take the weights' place, too. This
+            is a pass over the tables.
         loss_scale_factor: the loss is multiplied by it, the gradients are divided by it.
+        gradient_accumulation_steps: one step for the mean gradient of so many batches, with all
+            rows that any of them has seen. It costs the slots `gradient_sum` and `gradient_seen`,
+            the gradient's values in each batch, and in the last reading one number a row.
         name: of the optimizer.
 
     Raises:
-        ValueError: for `use_ema` and `gradient_accumulation_steps`, and whatever
-            `keras.optimizers.Optimizer` refuses.
+        ValueError: a negative `weight_decay` or `l2`, a `max_norm` that isn't positive, and
+            whatever `keras.optimizers.Optimizer` refuses.
     """
+
+    # Whether the rule scales its step by the length of a row's weights, with its own weight decay
+    # inside: kTrustRatio of the native rule.
+    trust_ratio: bool = False
+
+    use_ema: bool
+    gradient_accumulation_steps: int | None
 
     def __init__(
         self,
         learning_rate: Any,
         weight_decay: float | None = None,
+        l2: float | None = None,
+        max_norm: float | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
@@ -86,7 +104,6 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         **kwargs: Any,
     ) -> None:
         require_keras_3(type(self).__name__)
-        refuse_sweeps(type(self).__name__, use_ema, gradient_accumulation_steps)
         if isinstance(learning_rate, int):
             learning_rate = float(learning_rate)
         super().__init__(
@@ -95,13 +112,19 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             clipnorm=clipnorm,
             clipvalue=clipvalue,
             global_clipnorm=global_clipnorm,
+            use_ema=use_ema,
             ema_momentum=ema_momentum,
             ema_overwrite_frequency=ema_overwrite_frequency,
             loss_scale_factor=loss_scale_factor,
+            gradient_accumulation_steps=gradient_accumulation_steps,
             name=name,
             **kwargs,
         )
-        self._state = _State()
+        require_not_negative(type(self).__name__, weight_decay=weight_decay, l2=l2)
+        require_positive(type(self).__name__, max_norm=max_norm)
+        self.l2 = l2
+        self.max_norm = max_norm
+        self._state = State()
 
     # What a rule says
 
@@ -122,18 +145,14 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         """
         raise NotImplementedError
 
-    def step(
-        self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], learning_rate: tf.Tensor
-    ) -> Step:
+    def step(self, rows: Rows) -> Step:
         """The rule in TensorFlow ops, for what isn't a table.
 
         Args:
-            gradient: [N, ...], each row once, or a whole dense gradient.
-            slots: the slots' values of the same rows.
-            learning_rate: scalar of the gradient's dtype.
+            rows: gradient, weights and slots; each row once, or a whole dense variable.
 
         Returns:
-            What to subtract from the weights, and the slots' new values.
+            The new weights, and the slots' new values.
         """
         raise NotImplementedError
 
@@ -155,14 +174,15 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         replicas.require_mirrored()
         for variable in variables:
             constraints.require_rowwise(variable)
+        # Averages and sums as Keras would build them here are swept in each step.
+        asked = self.use_ema, self.gradient_accumulation_steps
+        self.use_ema, self.gradient_accumulation_steps = False, None
         super().build(variables)
-        state = self._state
-        state.variables = list(variables)
+        self.use_ema, self.gradient_accumulation_steps = asked
+        specs = self._all_specs()
         for variable in variables:
-            state.slots[_key(variable)] = [
-                self._add_slot(variable, spec) for spec in self.slot_specs()
-            ]
-            self._attach(variable)
+            self._state.add(variable, [s.new(variable, self.add_variable) for s in specs])
+            self._state.attach(variable, specs, self)
 
     def apply(
         self,
@@ -185,18 +205,34 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         variables = self._known_variables(grads, trainable_variables)
         for variable in variables:
             # Another optimizer may have served the table in between.
-            self._attach(variable)
+            self._state.attach(variable, self._all_specs(), self)
         with tf.name_scope(self.name):
             pairs = without_overwritten(existing(zip(grads, variables, strict=True)))
             pairs = replicas.gathered(pairs)
-            if pairs:
+            if pairs and self.gradient_accumulation_steps:
+                slots = [self._slots_of(variable, accumulation.SPECS) for _, variable in pairs]
+                batches, number = self.gradient_accumulation_steps, self._iterations + 1
+                accumulation.accumulate(pairs, slots, batches, number, self._update)
+            elif pairs:
                 self._update(pairs)
-            self.iterations.assign_add(1)
+            self._iterations.assign_add(1)
+
+    def finalize_variable_values(self, var_list: Sequence[tf.Variable]) -> None:
+        """Puts the averages in the weights' place, as `fit` does at its end.
+
+        Args:
+            var_list: the variables; without `use_ema` nothing happens to them.
+        """
+        if self.use_ema:
+            # Outside of a step a mirrored variable is written part by part.
+            for parts in map(self._with_average, var_list):
+                for part in zip(*map(compat.replicas_of, parts), strict=True):
+                    averages.overwrite(part, self.iterations, self.ema_momentum)
 
     def exclude_from_weight_decay(
         self, var_list: Sequence[tf.Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Excludes variables from weight decay; call it before the optimizer is built.
+        """Excludes variables from `weight_decay` and `l2`; call it before the optimizer is built.
 
         Args:
             var_list: the variables.
@@ -204,8 +240,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         """
         if self.built:
             raise ValueError("exclude_from_weight_decay: call it before the optimizer is built")
-        self._state.undecayed = {_key(variable) for variable in var_list or ()}
-        self._state.undecayed_names = re.compile("|".join(var_names)) if var_names else None
+        self._state.exclude(var_list, var_names)
 
     def load_own_variables(self, store: Any) -> None:
         """Reads the state from a weights file; slots of tables go into the memory they have.
@@ -223,22 +258,25 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         if len(store.keys()) != len(variables):
             super().load_own_variables(store)
             return
-        of_tables = self._slots_of_tables()
+        of_tables = self._state.slots_of_tables()
         for index, variable in enumerate(variables):
             values = store[str(index)]
-            if _key(variable) in of_tables:
+            if key(variable) in of_tables:
                 overwrite(variable, values, f"{self.name}: slot '{variable.name}'")
             else:
                 variable.assign(values)
         for table in filter(None, map(table_of, self._state.variables)):
             table.changes.lose()
 
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "l2": self.l2, "max_norm": self.max_norm}
+
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
         # A training step that goes into a SavedModel marks rows, so their flags go with it. They
         # are no state of the optimizer: checkpoints are without them.
         children = super()._trackable_children(save_type, **kwargs)
         if save_type == "savedmodel":
-            flags = self._state.flags.values()
+            flags = self._state.all_flags()
             children |= {f"changed:{index}": one for index, one in enumerate(flags)}
         return children
 
@@ -254,90 +292,82 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             self.global_clipnorm,
         )
         learning_rate = tf.cast(tf.convert_to_tensor(self.learning_rate), tf.float32)
-        native_pairs = []
-        for gradient, variable in zip(gradients, variables, strict=True):
-            gradient = self._rows_of_tables(gradient, variable)
-            if _is_native(gradient, variable):
-                native_pairs.append((gradient, variable))
-            else:
+        pairs = [
+            (as_rows(gradient, variable), variable)
+            for gradient, variable in zip(gradients, variables, strict=True)
+        ]
+        before = [read(v, rows_of(g)) for g, v in pairs] if self.use_ema else []
+        native_pairs = [pair for pair in pairs if is_native(*pair)]
+        for gradient, variable in pairs:
+            if not is_native(gradient, variable):
                 plain.update(
                     scaled(gradient, scale),
                     variable,
-                    self._state.slots[_key(variable)],
+                    self._slots_of(variable),
                     self.step,
                     learning_rate,
-                    self._decay_of(variable),
+                    self._shared(variable),
                 )
         self._update_natively(native_pairs, scale, learning_rate)
         for gradient, variable in native_pairs:
             constraints.constrain_rows(variable, gradient.indices)
+        if self.use_ema:
+            self._average(pairs, before)
 
-    def _rows_of_tables(self, gradient: Gradient, variable: tf.Variable) -> Gradient:
-        # A table that also serves as a dense kernel (tied softmax): every row was seen.
-        if isinstance(gradient, tf.IndexedSlices) or table_of(variable) is None:
-            return gradient
-        rows = tf.range(variable.shape[0], dtype=tf.int64)
-        return tf.IndexedSlices(tf.cast(gradient, tf.float32), rows, tf.shape(gradient))
+    def _average(self, pairs: Sequence[Pair], before: Sequence[tf.Tensor]) -> None:
+        now = tf.convert_to_tensor(self.iterations) + 1
+        for (gradient, variable), own in zip(pairs, before, strict=True):
+            slots = self._slots_of(variable, averages.SPECS)
+            averages.follow(variable, slots, rows_of(gradient), own, now, self.ema_momentum)
+        if not self.ema_overwrite_frequency:
+            return
+
+        def overwrite() -> None:
+            for variable in self._state.variables:
+                averages.overwrite(self._with_average(variable), now, self.ema_momentum)
+
+        tf.cond(now % self.ema_overwrite_frequency == 0, overwrite, lambda: None)
+
+    def _with_average(self, variable: tf.Variable) -> list[tf.Variable]:
+        """A variable, the slots of its average and, of a table, what marks rows as written."""
+        flags = [] if table_of(variable) is None else [self._state.flags_of(variable)]
+        return [variable, *self._slots_of(variable, averages.SPECS), *flags]
 
     def _update_natively(
         self, pairs: Sequence[Pair], scale: tf.Tensor | float, learning_rate: tf.Tensor
     ) -> None:
         # One call for all tables, or two when some of them are excluded from weight decay.
-        by_decay: dict[float, list[native.TableUpdate]] = {}
+        calls: dict[plain.Shared, list[native.TableUpdate]] = {}
         for gradient, variable in pairs:
             update = native.TableUpdate(
                 variable=compat.raw_variable(variable),
-                slots=[compat.raw_variable(slot) for slot in self._state.slots[_key(variable)]],
-                changed=self._flags(variable),
+                slots=[compat.raw_variable(slot) for slot in self._slots_of(variable)],
+                changed=self._state.flags_of(variable),
                 gradient=gradient,
             )
-            by_decay.setdefault(self._decay_of(variable), []).append(update)
-        for decay, updates in by_decay.items():
-            hyper = [learning_rate, decay, scale, *self.hyper(learning_rate)]
+            calls.setdefault(self._shared(variable), []).append(update)
+        for shared, updates in calls.items():
+            common = [learning_rate, shared.weight_decay, scale, shared.l2, shared.max_norm]
+            hyper = [*common, *self.hyper(learning_rate)]
             vector = tf.stack([tf.cast(value, tf.float32) for value in hyper])
             native.update(self.rule, vector, updates)
 
     # Parts
 
-    def _add_slot(self, variable: tf.Variable, spec: SlotSpec):
-        owner = getattr(variable, "path", variable.name).replace("/", "_").replace(":", "_")
-        name = f"{owner}_{spec.name}"
-        arguments = dict(
-            shape=spec.shape(variable),
-            initializer=spec.initializer(variable, name),
-            dtype=slot_dtype(variable),
-            name=name,
-        )
-        if table_of(variable) is None:
-            return self.add_variable(**arguments)
-        with compat.on_host():
-            return self.add_variable(**arguments)
+    def _all_specs(self) -> list[SlotSpec]:
+        """What the rule keeps, and what is kept beside it."""
+        beside = list(averages.SPECS) if self.use_ema else []
+        if self.gradient_accumulation_steps:
+            beside += accumulation.SPECS
+        return [*self.slot_specs(), *beside]
 
-    def _attach(self, variable: tf.Variable) -> None:
-        table = table_of(variable)
-        if table is None:
-            return
-        for spec, slot in zip(self.slot_specs(), self._state.slots[_key(variable)], strict=True):
-            table.attach(spec.name, slot, spec.fill, owner=self)
-        self._state.flags[_key(variable)] = table.changes.start()
-
-    def _slots_of_tables(self) -> set:
-        return {
-            _key(slot)
-            for variable in self._state.variables
-            if table_of(variable) is not None
-            for slot in self._state.slots[_key(variable)]
-        }
-
-    def _flags(self, variable: tf.Variable) -> tf.Variable:
-        """What the native update marks rows in; nobody reads it for variables without a table."""
-        flags = self._state.flags
-        if _key(variable) not in flags:
-            with tf.init_scope():
-                flags[_key(variable)] = tf.Variable(
-                    tf.zeros([variable.shape[0]], tf.uint8), trainable=False
-                )
-        return flags[_key(variable)]
+    def _slots_of(
+        self, variable: tf.Variable, specs: Sequence[SlotSpec] | None = None
+    ) -> list[tf.Variable]:
+        """The slots of a variable for these specs; None: for the rule's."""
+        wanted = self.slot_specs() if specs is None else specs
+        pairs = zip(self._all_specs(), self._state.slots_of(variable), strict=True)
+        return [slot for spec, slot in pairs if spec in wanted]
 
     def _known_variables(
         self, grads: Sequence[Gradient | None], variables: Sequence[tf.Variable] | None
@@ -354,30 +384,14 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             raise ValueError(f"{self.name}: {len(grads)} gradients for {len(variables)} variables")
         if not self.built:
             self.build(variables)
-        for variable in variables:
-            if _key(variable) not in self._state.slots:
-                raise ValueError(
-                    f"{self.name}: unknown variable '{variable.name}'; an optimizer updates the "
-                    "variables that it was built with. Compile the model again with a new one"
-                )
+        self._state.require_known(variables, self.name)
         return variables
 
-    def _decay_of(self, variable: tf.Variable) -> float:
-        names = self._state.undecayed_names
-        excluded = _key(variable) in self._state.undecayed or (
-            names is not None and names.search(variable.name) is not None
+    def _shared(self, variable: tf.Variable) -> plain.Shared:
+        excluded = self._state.is_excluded(variable)
+        return plain.Shared(
+            weight_decay=0.0 if excluded else float(self.weight_decay or 0.0),
+            l2=0.0 if excluded else float(self.l2 or 0.0),
+            max_norm=float(self.max_norm or 0.0),
+            trust_ratio=self.trust_ratio,
         )
-        return 0.0 if excluded else float(self.weight_decay or 0.0)
-
-
-def _key(variable: tf.Variable):
-    # Of a mirrored variable the first part, whichever replica asks.
-    return compat.replicas_of(variable)[0].ref()
-
-
-def _is_native(gradient: Gradient, variable: tf.Variable) -> bool:
-    if not isinstance(gradient, tf.IndexedSlices) or len(variable.shape) != 2:
-        return False
-    return table_of(variable) is not None or (
-        tf.as_dtype(variable.dtype) == tf.float32 and gradient.values.dtype == tf.float32
-    )

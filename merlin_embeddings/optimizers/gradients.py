@@ -7,6 +7,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from merlin_embeddings import native
+from merlin_embeddings.tables import table_of
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Pair: TypeAlias = tuple[Gradient, tf.Variable]
@@ -50,6 +51,28 @@ def coalesced(gradient: Gradient) -> Gradient:
     rows, position = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+
+def as_rows(gradient: Gradient, variable: tf.Variable) -> Gradient:
+    """The gradient of a table as rows: a dense one (tied softmax) has seen them all."""
+    if isinstance(gradient, tf.IndexedSlices) or table_of(variable) is None:
+        return gradient
+    rows = tf.range(variable.shape[0], dtype=tf.int64)
+    return tf.IndexedSlices(tf.cast(gradient, tf.float32), rows, tf.shape(gradient))
+
+
+def rows_of(gradient: Gradient) -> tf.Tensor | None:
+    """The rows [N] that a gradient has, duplicates included; None for a dense one."""
+    return gradient.indices if isinstance(gradient, tf.IndexedSlices) else None
+
+
+def is_native(gradient: Gradient, variable: tf.Variable) -> bool:
+    """Whether the native update takes it: rows of a table, or of any matrix in float32."""
+    if not isinstance(gradient, tf.IndexedSlices) or len(variable.shape) != 2:
+        return False
+    return table_of(variable) is not None or (
+        tf.as_dtype(variable.dtype) == tf.float32 and gradient.values.dtype == tf.float32
+    )
 
 
 def existing(pairs: Iterable) -> list[Pair]:

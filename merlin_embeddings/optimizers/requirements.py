@@ -15,14 +15,15 @@ def require_keras_3(optimizer: str) -> None:
         )
 
 
-def refuse_sweeps(optimizer: str, use_ema: bool, gradient_accumulation_steps: int | None) -> None:
-    """Raises ValueError, naming the way out, for what goes over whole tables in each step."""
-    asked = {"use_ema": use_ema, "gradient_accumulation_steps": gradient_accumulation_steps}
-    for argument, value in asked.items():
-        if value:
-            raise ValueError(
-                f"{optimizer}: {argument}={value} would read and write every row of every table in "
-                "each step. For the rest of the model it works in Split: "
-                f"Split(dense=keras.optimizers.Adam({argument}={value}), "
-                f"embeddings={optimizer}(...))"
-            )
+def require_not_negative(optimizer: str, **arguments: float | None) -> None:
+    """Raises ValueError, naming the argument, for a number below 0 (None is none)."""
+    for argument, value in arguments.items():
+        if value is not None and not value >= 0:
+            raise ValueError(f"{optimizer}: {argument} must not be negative, got {value}")
+
+
+def require_positive(optimizer: str, **arguments: float | None) -> None:
+    """Raises ValueError, naming the argument, for a number that isn't above 0 (None is none)."""
+    for argument, value in arguments.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{optimizer}: {argument} must be positive, got {value}")

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings.optimizers.base import SparseOptimizer
-from merlin_embeddings.optimizers.slots import SlotSpec, Step
+from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
@@ -68,16 +68,10 @@ class RowwiseAdagrad(SparseOptimizer):
     def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
         return (self.epsilon,)
 
-    def step(self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], learning_rate: Any) -> Step:
-        squares = gradient * gradient
-        columns = list(range(1, gradient.shape.rank))
-        accumulator = (
-            slots[0] + tf.reduce_mean(squares, axis=columns) if columns else slots[0] + squares
-        )
-        root = tf.sqrt(accumulator) + self.epsilon
-        for _ in columns:
-            root = root[..., tf.newaxis]
-        return learning_rate * gradient / root, (accumulator,)
+    def step(self, rows: Rows) -> Step:
+        accumulator = rows.slots[0] + rows.mean_square()
+        step = rows.learning_rate / (tf.sqrt(accumulator) + self.epsilon)
+        return rows.weights - rows.across(step) * rows.gradient, (accumulator,)
 
     def get_config(self) -> dict[str, Any]:
         return {

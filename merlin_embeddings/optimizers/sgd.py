@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings.optimizers.base import SparseOptimizer
-from merlin_embeddings.optimizers.slots import SlotSpec, Step
+from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
@@ -64,13 +64,14 @@ class SGD(SparseOptimizer):
     def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
         return (self.momentum, float(self.nesterov)) if self.momentum else ()
 
-    def step(self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], learning_rate: Any) -> Step:
+    def step(self, rows: Rows) -> Step:
+        change = rows.learning_rate * rows.gradient
         if not self.momentum:
-            return learning_rate * gradient, ()
-        velocity = self.momentum * slots[0] - learning_rate * gradient
+            return rows.weights - change, ()
+        velocity = self.momentum * rows.slots[0] - change
         if self.nesterov:
-            return learning_rate * gradient - self.momentum * velocity, (velocity,)
-        return -velocity, (velocity,)
+            return rows.weights + self.momentum * velocity - change, (velocity,)
+        return rows.weights + velocity, (velocity,)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "momentum": self.momentum, "nesterov": self.nesterov}

@@ -1,14 +1,60 @@
-"""Slots: what a rule keeps for each weight or each row."""
+"""Slots: what a rule keeps for each weight or each row; and what a step of it starts from."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from merlin_embeddings import native
+from merlin_embeddings import compat, native
+from merlin_embeddings.tables import table_of
 
-# What a rule's step gives: what to subtract from the weights, and the slots' new values.
+# What a rule's step gives: the new weights, and the slots' new values.
 Step: TypeAlias = tuple[tf.Tensor, Sequence[tf.Tensor]]
+
+
+class Rows(NamedTuple):
+    """What a rule's step starts from: rows of a variable, each once, or the whole of it.
+
+    Attributes:
+        gradient: [N, ...], what `l2` adds to it included.
+        weights: [N, ...] in the gradient's dtype; weight decay is done, unless the rule has a
+            trust ratio.
+        slots: values of the same rows, in the order of `slot_specs`.
+        learning_rate: scalar of the gradient's dtype.
+        weight_decay: of this variable, for rules with a trust ratio.
+        whole: whether this is a dense variable with all that it has, rather than rows of a table.
+    """
+
+    gradient: tf.Tensor
+    weights: tf.Tensor
+    slots: Sequence[tf.Tensor]
+    learning_rate: tf.Tensor
+    weight_decay: float
+    whole: bool
+
+    def mean_square(self) -> tf.Tensor:
+        """[N], of each row's gradient; for variables of rank 0 and 1, the squares themselves."""
+        squares = self.gradient * self.gradient
+        return tf.reduce_mean(squares, self._columns) if self._columns else squares
+
+    def across(self, per_row: tf.Tensor) -> tf.Tensor:
+        """[N] with axes of size 1 for the columns, to go with the weights."""
+        for _ in self._columns:
+            per_row = per_row[..., tf.newaxis]
+        return per_row
+
+    def norm(self, values: tf.Tensor) -> tf.Tensor:
+        """The length of each row of `values`, or of all of a dense variable; axes are kept."""
+        return length(values, None if self.whole else self._columns)
+
+    @property
+    def _columns(self) -> list[int]:
+        return list(range(1, self.gradient.shape.rank))
+
+
+def length(values: tf.Tensor, axes: Sequence[int] | None) -> tf.Tensor:
+    """The root of the sum of squares over some axes, which are kept with size 1; None: over all."""
+    return tf.sqrt(tf.reduce_sum(values * values, axes, keepdims=True))
 
 
 class SlotSpec(NamedTuple):
@@ -24,6 +70,21 @@ class SlotSpec(NamedTuple):
     name: str
     fill: float = 0.0
     per_row: bool = False
+
+    def new(self, variable: tf.Variable, add_variable: Callable) -> tf.Variable:
+        """Makes the slot of a variable by the optimizer's `add_variable`, beside its table."""
+        owner = getattr(variable, "path", variable.name).replace("/", "_").replace(":", "_")
+        name = f"{owner}_{self.name}"
+        arguments = dict(
+            shape=self.shape(variable),
+            initializer=self.initializer(variable, name),
+            dtype=slot_dtype(variable),
+            name=name,
+        )
+        if table_of(variable) is None:
+            return add_variable(**arguments)
+        with compat.on_host():
+            return add_variable(**arguments)
 
     def shape(self, variable: tf.Variable) -> tuple[int, ...]:
         """The slot's shape for a variable."""

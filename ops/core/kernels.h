@@ -37,8 +37,6 @@ struct TableGradient {
   bool by_position;
 };
 
-enum class RuleId : int32_t { kSgd, kMomentum, kAdagrad, kRowwiseAdagrad, kAdam };
-
 struct UpdateTask {
   Table table;
   TableGradient gradient;

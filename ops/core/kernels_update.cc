@@ -73,49 +73,71 @@ void values_of(const TableGradient& t, float* values, int64_t begin, int64_t end
     sum_row<K, Simple>(t, u, t.groups.offsets[end], values + u * columns<K>(t.dim));
 }
 
-// The rule on one row of float32 weights; all pointers are of that row.
+#define MERLIN_LAMBDA __attribute__((always_inline))
+
+// Calls element(gradient, weight, slots) for each number of a row.
+template <int kSlots, class Element>
+MERLIN_INLINE void each(int64_t dim, float* __restrict gradient, float* __restrict weights,
+                        float* const* slots, const Element& element) {
+  static_assert(kSlots <= 3, "kMaxSlots");
+  float* __restrict slot_0 = slots[0];
+  float* __restrict slot_1 = slots[1];
+  float* __restrict slot_2 = slots[2];
+  for (int64_t d = 0; d < dim; ++d) {
+    float s[kMaxSlots] = {};
+    if constexpr (kSlots > 0) s[0] = slot_0[d];
+    if constexpr (kSlots > 1) s[1] = slot_1[d];
+    if constexpr (kSlots > 2) s[2] = slot_2[d];
+    element(gradient[d], weights[d], s);
+    if constexpr (kSlots > 0) slot_0[d] = s[0];
+    if constexpr (kSlots > 1) slot_1[d] = s[1];
+    if constexpr (kSlots > 2) slot_2[d] = s[2];
+  }
+}
+
+MERLIN_INLINE float norm(const float* row, int64_t dim) {
+  return __builtin_sqrtf(dot<Float32>(row, row, dim));
+}
+
+// One step on one row of float32 weights, as rules.h has it; all pointers are of that row. The
+// gradient is scratch: `l2` and the trust ratios write to it.
 template <class Rule, int K>
-MERLIN_INLINE void apply(const Rule& rule, float decay, int64_t dim,
-                         const float* __restrict gradient, float* __restrict weights,
+MERLIN_INLINE void apply(const Rule& rule, const CommonHyper& common, int64_t dim,
+                         float* __restrict gradient, float* __restrict weights,
                          float* const* slots) {
   dim = columns<K>(dim);
+  constexpr int kSlots = Rule::kElementSlots;
+  if (common.gradient_scale != 1)
+    for (int64_t d = 0; d < dim; ++d) gradient[d] *= common.gradient_scale;
+  if (common.l2 != 0)
+    for (int64_t d = 0; d < dim; ++d) gradient[d] += common.l2 * weights[d];
   float step = 0;
   if constexpr (Rule::kRowSlots > 0)
-    step = rule.row(dot<Float32>(gradient, gradient, dim) / static_cast<float>(dim),
-                    slots[Rule::kElementSlots]);
-  if (decay != 0)
+    step = rule.row(dot<Float32>(gradient, gradient, dim) / static_cast<float>(dim), slots[kSlots]);
+  if constexpr (Rule::kTrustRatio) {
+    each<kSlots>(dim, gradient, weights, slots, [&](float& g, float& w, float* s) MERLIN_LAMBDA {
+      g = rule.direction(g, step, w, s);
+    });
+    step = rule.trust(step, norm(weights, dim), norm(gradient, dim));
+  } else if (const float decay = common.weight_decay * common.learning_rate; decay != 0) {
     for (int64_t d = 0; d < dim; ++d) weights[d] -= weights[d] * decay;
-  if constexpr (Rule::kElementSlots == 0) {
-    for (int64_t d = 0; d < dim; ++d) rule.element(gradient[d], step, weights[d], nullptr);
-  } else if constexpr (Rule::kElementSlots == 1) {
-    float* __restrict slot = slots[0];
-    for (int64_t d = 0; d < dim; ++d) {
-      float s[1] = {slot[d]};
-      rule.element(gradient[d], step, weights[d], s);
-      slot[d] = s[0];
-    }
-  } else {
-    static_assert(Rule::kElementSlots == 2, "kMaxSlots");
-    float* __restrict slot_0 = slots[0], * __restrict slot_1 = slots[1];
-    for (int64_t d = 0; d < dim; ++d) {
-      float s[2] = {slot_0[d], slot_1[d]};
-      rule.element(gradient[d], step, weights[d], s);
-      slot_0[d] = s[0];
-      slot_1[d] = s[1];
-    }
   }
+  each<kSlots>(dim, gradient, weights, slots,
+               [&](float& g, float& w, float* s) MERLIN_LAMBDA { rule.element(g, step, w, s); });
+  if (common.max_norm > 0)
+    if (const float length = norm(weights, dim); length > common.max_norm)
+      for (int64_t d = 0; d < dim; ++d) weights[d] *= common.max_norm / length;
 }
 
 // Scratch of two rows: on the stack up to this many columns, on the heap above.
 constexpr int64_t kStackColumns = 512;
 
 template <class Rule, class F, int K, bool Simple>
-void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
+void update_rows_as(const UpdateTask& t, int64_t begin, int64_t end) {
   using Storage = typename F::Storage;
   constexpr bool kInPlace = sizeof(Storage) == 4;
-  const Rule rule(t.common, t.hyper);
-  const float decay = t.common.weight_decay * t.common.learning_rate,
-              scale = t.common.gradient_scale;
+  const CommonHyper common = t.common;
+  const Rule rule(common, t.hyper);
   const int64_t dim = columns<K>(t.table.dim), bytes = dim * sizeof(Storage);
   const int64_t ahead = rows_ahead<K>(dim, sizeof(Storage) + 4 * Rule::kElementSlots);
   Storage* data = static_cast<Storage*>(t.table.data);
@@ -135,18 +157,16 @@ void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
     }
     const int64_t row = rows[u];
     sum_row<K, Simple>(t.gradient, u, last_source, gradient);
-    if (scale != 1)
-      for (int64_t d = 0; d < dim; ++d) gradient[d] *= scale;
     float* slots[kMaxSlots + 1] = {};
     for (int s = 0; s < Rule::kElementSlots; ++s) slots[s] = t.slots[s] + row * dim;
     if constexpr (Rule::kRowSlots > 0)
       slots[Rule::kElementSlots] = t.slots[Rule::kElementSlots] + row;
     Storage* weights = data + row * dim;
     if constexpr (kInPlace) {
-      apply<Rule, K>(rule, decay, dim, gradient, weights, slots);
+      apply<Rule, K>(rule, common, dim, gradient, weights, slots);
     } else {
       for (int64_t d = 0; d < dim; ++d) widened[d] = F::widen(weights[d]);
-      apply<Rule, K>(rule, decay, dim, gradient, widened, slots);
+      apply<Rule, K>(rule, common, dim, gradient, widened, slots);
       for (int64_t d = 0; d < dim; ++d) weights[d] = F::narrow(widened[d]);
     }
     t.changed[row] = 1;
@@ -155,28 +175,26 @@ void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
 }
 
 template <class Rule, class F, int K>
-void update_simple_or_not(const UpdateTask& t, int64_t begin, int64_t end) {
-  if (simple(t.gradient)) return update_rows<Rule, F, K, true>(t, begin, end);
-  return update_rows<Rule, F, K, false>(t, begin, end);
+void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
+  if (simple(t.gradient)) return update_rows_as<Rule, F, K, true>(t, begin, end);
+  return update_rows_as<Rule, F, K, false>(t, begin, end);
 }
 
 template <class Rule>
 void update_by(const UpdateTask& t, int64_t begin, int64_t end) {
-  if (t.table.dtype == DType::kBfloat16)
-    return update_simple_or_not<Rule, Bfloat16, 0>(t, begin, end);
-  if (t.table.dtype == DType::kFloat16)
-    return update_simple_or_not<Rule, Float16, 0>(t, begin, end);
+  if (t.table.dtype == DType::kBfloat16) return update_rows<Rule, Bfloat16, 0>(t, begin, end);
+  if (t.table.dtype == DType::kFloat16) return update_rows<Rule, Float16, 0>(t, begin, end);
   switch (t.table.dim) {
     case 16:
-      return update_simple_or_not<Rule, Float32, 1>(t, begin, end);
+      return update_rows<Rule, Float32, 1>(t, begin, end);
     case 32:
-      return update_simple_or_not<Rule, Float32, 2>(t, begin, end);
+      return update_rows<Rule, Float32, 2>(t, begin, end);
     case 64:
-      return update_simple_or_not<Rule, Float32, 4>(t, begin, end);
+      return update_rows<Rule, Float32, 4>(t, begin, end);
     case 128:
-      return update_simple_or_not<Rule, Float32, 8>(t, begin, end);
+      return update_rows<Rule, Float32, 8>(t, begin, end);
     default:
-      return update_simple_or_not<Rule, Float32, 0>(t, begin, end);
+      return update_rows<Rule, Float32, 0>(t, begin, end);
   }
 }
 
@@ -205,16 +223,11 @@ void values(const TableGradient& t, float* out, int64_t begin, int64_t end) {
 
 void update(const UpdateTask& t, int64_t begin, int64_t end) {
   switch (t.rule) {
-    case RuleId::kSgd:
-      return update_by<Sgd>(t, begin, end);
-    case RuleId::kMomentum:
-      return update_by<Momentum>(t, begin, end);
-    case RuleId::kAdagrad:
-      return update_by<Adagrad>(t, begin, end);
-    case RuleId::kRowwiseAdagrad:
-      return update_by<RowwiseAdagrad>(t, begin, end);
-    case RuleId::kAdam:
-      return update_by<Adam>(t, begin, end);
+#define MERLIN_RULE_CASE(id, rule, name) \
+  case RuleId::id:                       \
+    return update_by<rule>(t, begin, end);
+    MERLIN_RULES(MERLIN_RULE_CASE)
+#undef MERLIN_RULE_CASE
   }
 }
 

@@ -1,86 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/backward.h"
+#include "tests/references.h"
 
 namespace merlin {
 namespace {
 
 constexpr int64_t kRows = 29;
-
-// A rule as its paper has it: `element` changes a weight and its slots given the row's gradient.
-struct Reference {
-  const char* name;
-  RuleId id;
-  std::vector<float> hyper;
-  int element_slots, row_slots;
-  void (*row)(double mean_square, double* slot);
-  void (*element)(const std::vector<float>& h, double lr, double g, double* w, double* slots,
-                  const double* row_slot);
-};
-
-const std::vector<Reference>& references() {
-  static const std::vector<Reference> all = {
-      {"sgd",
-       RuleId::kSgd,
-       {},
-       0,
-       0,
-       nullptr,
-       [](const std::vector<float>&, double lr, double g, double* w, double*, const double*) {
-         *w -= lr * g;
-       }},
-      {"momentum",
-       RuleId::kMomentum,
-       {0.875f, 0},
-       1,
-       0,
-       nullptr,
-       [](const std::vector<float>& h, double lr, double g, double* w, double* s, const double*) {
-         s[0] = h[0] * s[0] - lr * g;
-         *w += s[0];
-       }},
-      {"nesterov",
-       RuleId::kMomentum,
-       {0.875f, 1},
-       1,
-       0,
-       nullptr,
-       [](const std::vector<float>& h, double lr, double g, double* w, double* s, const double*) {
-         s[0] = h[0] * s[0] - lr * g;
-         *w += h[0] * s[0] - lr * g;
-       }},
-      {"adagrad",
-       RuleId::kAdagrad,
-       {1e-3f},
-       1,
-       0,
-       nullptr,
-       [](const std::vector<float>& h, double lr, double g, double* w, double* s, const double*) {
-         s[0] += g * g;
-         *w -= lr * g / std::sqrt(s[0] + h[0]);
-       }},
-      {"rowwise adagrad",
-       RuleId::kRowwiseAdagrad,
-       {1e-3f},
-       0,
-       1,
-       [](double mean_square, double* slot) { *slot += mean_square; },
-       [](const std::vector<float>& h, double lr, double g, double* w, double*, const double* r) {
-         *w -= lr * g / (std::sqrt(*r) + h[0]);
-       }},
-      {"adam",
-       RuleId::kAdam,
-       {0.875f, 0.96875f, 1e-3f, 0.0625f},
-       2,
-       0,
-       nullptr,
-       [](const std::vector<float>& h, double, double g, double* w, double* s, const double*) {
-         s[0] += (g - s[0]) * (1 - h[0]);
-         s[1] += (g * g - s[1]) * (1 - h[1]);
-         *w -= h[3] * s[0] / (std::sqrt(s[1]) + h[2]);
-       }}};
-  return all;
-}
 
 // A table with the slots of a rule, all random; squares can't be negative.
 struct State {
@@ -114,21 +40,25 @@ struct Case {
   std::vector<Feature> features;
 
   std::string name() const {
-    return std::string(rule.name) + ", dim " + std::to_string(dim) + ", dtype " +
+    return rule.name + ", dim " + std::to_string(dim) + ", dtype " +
            std::to_string(static_cast<int>(dtype)) + ", decay " +
-           std::to_string(common.weight_decay) + ", " + features[0].name();
+           std::to_string(common.weight_decay) + ", l2 " + std::to_string(common.l2) + ", " +
+           features[0].name();
   }
 };
 
-std::vector<Case> cases(Random& random, int64_t bags, int64_t rows) {
+std::vector<Case> cases(Random& random, int64_t bags, int64_t rows,
+                        const std::vector<int64_t>& dims = kDims) {
   std::vector<Case> all;
   for (const Reference& rule : references())
-    for (int64_t dim : kDims)
+    for (int64_t dim : dims)
       for (DType dtype : kDTypes) {
         const std::vector<Feature> kinds = all_kinds(random, bags, 4, rows);
-        const CommonHyper plain = {0.25f, 0, 1}, decayed = {0.25f, 0.125f, 0.5f};
+        const CommonHyper plain = {0.25f, 0, 1, 0, 0}, decayed = {0.25f, 0.125f, 0.5f, 0, 0},
+                          limited = {0.25f, 0, 1, 0.25f, 1.5f};
         all.push_back({rule, plain, dim, dtype, {kinds[0]}});
         all.push_back({rule, decayed, dim, dtype, {kinds[1]}});
+        all.push_back({rule, limited, dim, dtype, {kinds[2]}});
         all.push_back({rule, plain, dim, dtype, kinds});
       }
   return all;
@@ -152,40 +82,59 @@ TEST(Update, IsTheRuleOnTheSummedGradient) {
     for (int64_t row : backward.rows()) seen[row] = true;
     for (int64_t row = 0; row < kRows; ++row) {
       ASSERT_EQ(state.changed[row], seen[row] ? 1 : 0);
-      double mean_square = 0, row_slot = 0;
-      if (c.rule.row_slots > 0) row_slot = before.slots[c.rule.element_slots][row];
+      const auto part = [&](int slot) { return slot < c.rule.element_slots ? dim : 1; };
+      Step step{c.rule.hyper, c.common, {}, {}, {}};
+      for (int64_t i = row * dim; i < (row + 1) * dim; ++i) {
+        step.g.push_back(gradient[i]);
+        step.w.push_back(before.table.at(i));
+      }
+      for (int s = 0; s < c.rule.element_slots + c.rule.row_slots; ++s)
+        step.slots.emplace_back(before.slots[s].begin() + row * part(s),
+                                before.slots[s].begin() + (row + 1) * part(s));
+      if (seen[row]) reference_step(c.rule, step);
+      for (int s = 0; s < c.rule.element_slots + c.rule.row_slots; ++s)
+        for (int64_t d = 0; d < part(s); ++d)
+          ASSERT_NEAR(state.slots[s][row * part(s) + d], step.slots[s][d],
+                      1e-4 * (1 + std::fabs(step.slots[s][d])))
+              << "slot " << s << " of row " << row << ", column " << d;
+      // Half of the last place: 8 bits of bfloat16, 11 of float16.
+      const double rounding = c.dtype == DType::kBfloat16  ? 0x1p-9
+                              : c.dtype == DType::kFloat16 ? 0x1p-12
+                                                           : 0;
       for (int64_t d = 0; d < dim; ++d)
-        mean_square += std::pow(gradient[row * dim + d] * c.common.gradient_scale, 2) / dim;
-      if (seen[row] && c.rule.row != nullptr) c.rule.row(mean_square, &row_slot);
-      if (c.rule.row_slots > 0) {
-        ASSERT_NEAR(state.slots[c.rule.element_slots][row], row_slot, 1e-4 * (1 + row_slot));
-      }
-      for (int64_t d = 0; d < dim; ++d) {
-        const int64_t i = row * dim + d;
-        double weight = before.table.at(i), slots[2] = {};
-        for (int s = 0; s < c.rule.element_slots; ++s) slots[s] = before.slots[s][i];
-        if (seen[row]) {
-          weight -= weight * c.common.learning_rate * c.common.weight_decay;
-          c.rule.element(c.rule.hyper, c.common.learning_rate,
-                         gradient[i] * c.common.gradient_scale, &weight, slots, &row_slot);
-        }
-        for (int s = 0; s < c.rule.element_slots; ++s)
-          ASSERT_NEAR(state.slots[s][i], slots[s], 1e-4 * (1 + std::fabs(slots[s])));
-        // Half of the last place: 8 bits of bfloat16, 11 of float16.
-        const double rounding = c.dtype == DType::kBfloat16  ? 0x1p-9
-                                : c.dtype == DType::kFloat16 ? 0x1p-12
-                                                             : 0;
-        ASSERT_NEAR(state.table.at(i), weight, 1e-4 + rounding * 2 * std::fabs(weight))
+        ASSERT_NEAR(state.table.at(row * dim + d), step.w[d],
+                    1e-4 + rounding * 2 * std::fabs(step.w[d]))
             << "row " << row << ", column " << d;
-      }
     }
+  }
+}
+
+// What lengths of zero, gradients of zero and numbers that are none do: the first two must not make
+// a NaN, which the last must not hide.
+TEST(Update, ZerosAndNans) {
+  for (const Reference& rule : references()) {
+    SCOPED_TRACE(rule.name);
+    const std::vector<Feature> features = {{{0, 1, 2}, {}, {}, 1, Combiner::kSum}};
+    const std::vector<std::vector<float>> gradients = {{0, 0, 1, 2, NAN, 1}};
+    Storage table({0, 0, 0, 0, 1, 1}, 2, DType::kFloat32);
+    const Backward backward(features, table, gradients, Serial());
+    std::vector<std::vector<float>> slots(kMaxSlots, std::vector<float>(6));
+    std::vector<uint8_t> changed(3);
+    UpdateTask task = {table.table(),          backward.gradient(), {}, changed.data(), rule.id,
+                       {0.25f, 0.5f, 1, 0, 4}, rule.hyper.data()};
+    for (int s = 0; s < kMaxSlots; ++s) task.slots[s] = slots[s].data();
+    update({task}, Serial());
+    for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(table.at(i), 0);
+    for (int64_t i = 2; i < 4; ++i) EXPECT_LE(table.at(i), 0);
+    EXPECT_TRUE(std::isnan(table.at(4)));
+    EXPECT_LT(table.at(3), 0);
   }
 }
 
 TEST(Update, ThreadsDoNotChangeABit) {
   Random random(2);
   constexpr int64_t kManyRows = 600;
-  for (const Case& c : cases(random, 120, kManyRows)) {
+  for (const Case& c : cases(random, 120, kManyRows, {7, 64})) {
     SCOPED_TRACE(c.name());
     State start(random, c.rule, kManyRows, c.dim, c.dtype);
     const auto gradients = random_gradients(random, c.features, c.dim);
@@ -232,7 +181,7 @@ TEST(Update, WideRows) {
            {},
            changed.data(),
            RuleId::kSgd,
-           {0.25f, 0, 1},
+           {0.25f, 0, 1, 0, 0},
            nullptr}},
          Serial());
   for (int64_t i = 0; i < 2 * dim; ++i) ASSERT_EQ(table.at(i), i < dim ? 1 : 0.75);
@@ -256,7 +205,7 @@ TEST(Update, TablesOfOneStepDoNotMix) {
                      {},
                      changed[t].data(),
                      RuleId::kSgd,
-                     {1, 0, 1},
+                     {1, 0, 1, 0, 0},
                      nullptr});
   }
   update(tasks, Threads(3));

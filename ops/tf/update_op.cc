@@ -28,11 +28,9 @@ RuleInfo Info(RuleId id) {
 
 const std::map<std::string, RuleInfo>& Rules() {
   static const auto* rules = new std::map<std::string, RuleInfo>{
-      {"sgd", Info<Sgd>(RuleId::kSgd)},
-      {"momentum", Info<Momentum>(RuleId::kMomentum)},
-      {"adagrad", Info<Adagrad>(RuleId::kAdagrad)},
-      {"rowwise_adagrad", Info<RowwiseAdagrad>(RuleId::kRowwiseAdagrad)},
-      {"adam", Info<Adam>(RuleId::kAdam)},
+#define MERLIN_RULE_INFO(id, rule, name) {name, Info<rule>(RuleId::id)},
+      MERLIN_RULES(MERLIN_RULE_INFO)
+#undef MERLIN_RULE_INFO
   };
   return *rules;
 }
@@ -78,7 +76,7 @@ class UpdateOp final : public tensorflow::OpKernel {
     for (int k = 0; k < count; ++k) {
       UpdateTask task{};
       task.rule = rule_.id;
-      task.common = {numbers[0], numbers[1], numbers[2]};
+      task.common = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
       task.hyper = numbers + CommonHyper::kSize;
       task.gradient = gradients.table(selected_[k]);
       OP_REQUIRES_OK(ctx, Fill(k, variables, &task));

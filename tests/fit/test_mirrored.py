@@ -70,6 +70,8 @@ RULES = {
     "adagrad": "opt.Adagrad(0.1, clipnorm=0.05, weight_decay=0.1)",
     "rowwise_adagrad": "opt.RowwiseAdagrad(0.1, loss_scale_factor=8.0)",
     "adam": "opt.Adam(0.1)",
+    "averages": "opt.Lamb(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=3, "
+    "gradient_accumulation_steps=2)",
     "split": "keras.optimizers.LossScaleOptimizer(opt.Split(keras.optimizers.Adam(0.1), "
     "opt.RowwiseAdagrad(0.1), {'user': opt.Adam(0.1)}), initial_scale=8.0)",
 }

@@ -99,7 +99,7 @@ def test_gradient_of_weights():
 def test_update(rule, fused):
     table, changed = tf.Variable(TABLE), tf.Variable(tf.zeros([ROWS], tf.uint8))
     slots = [tf.Variable(tf.fill([ROWS, DIM], 0.5))] if rule == "adagrad" else []
-    hyper = tf.constant([0.25, 0, 1] + ([0.125] if slots else []), tf.float32)
+    hyper = tf.constant([0.25, 0, 1, 0, 0] + ([0.125] if slots else []), tf.float32)
     untouched = []
 
     def step():

@@ -9,7 +9,7 @@ import tensorflow as tf
 from merlin_embeddings import native
 
 ROWS, DIM = 12, 16
-HYPER = tf.constant([0.5, 0.0, 1.0], tf.float32)
+HYPER = tf.constant([0.5, 0.0, 1.0, 0.0, 0.0], tf.float32)
 
 
 def make(seed=0):
@@ -91,7 +91,7 @@ def test_rows_of_a_foreign_gradient_are_summed_before_the_rule():
     variable, changed, values = make()
     accumulator = tf.Variable(tf.fill([ROWS, DIM], 0.1))
     gradient = tf.IndexedSlices(tf.ones([3, DIM]), tf.constant([4, 4, 4]))
-    hyper = tf.constant([0.1, 0.0, 1.0, 1e-7], tf.float32)
+    hyper = tf.constant([0.1, 0.0, 1.0, 0.0, 0.0, 1e-7], tf.float32)
     native.update(
         "adagrad", hyper, [native.TableUpdate(variable, [accumulator], changed, gradient)]
     )
@@ -146,7 +146,7 @@ def test_a_held_value_never_changes():
 
 def test_weight_decay_and_gradient_scale():
     variable, changed, values = make()
-    hyper = tf.constant([0.5, 0.1, 2.0], tf.float32)
+    hyper = tf.constant([0.5, 0.1, 2.0, 0.0, 0.0], tf.float32)
     gradient = tf.IndexedSlices(tf.ones([1, DIM]), tf.constant([6]))
     native.update("sgd", hyper, [native.TableUpdate(variable, (), changed, gradient)])
     np.testing.assert_allclose(variable[6], values[6] * (1 - 0.05) - 0.5 * 2, rtol=1e-5, atol=1e-6)
@@ -166,7 +166,7 @@ def test_coalesce():
     ("change", "message"),
     [
         (dict(rule="adagard"), "no update rule 'adagard'"),
-        (dict(hyper=tf.zeros([4])), "takes 3 hyper-parameters, not 4"),
+        (dict(hyper=tf.zeros([4])), "takes 5 hyper-parameters, not 4"),
         (dict(slots=1), "has 0 slots a table, but 1 tables came with 1"),
         (dict(dim=3), "a gradient of dim 3 for a table of dim 16"),
         (dict(changed=5), r"is \[5\], not uint8\[12\]"),

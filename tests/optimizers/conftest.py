@@ -1,4 +1,4 @@
-"""A small layer over `tables.lookup`, and the rules once more in numpy."""
+"""A small layer over `tables.lookup`, and each optimizer beside its rule in numpy."""
 
 import types
 
@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-import merlin_embeddings as me
 from merlin_embeddings import tables
 from merlin_embeddings.config import TableConfig
+from tests.optimizers import numpy_rules
 
 
 class Lookups(keras.layers.Layer):
@@ -66,97 +66,16 @@ def lookups():
     return make
 
 
-class Rule:
-    """One rule in numpy, float64, dense: rows without a gradient are left out by the caller."""
-
-    def __init__(self, kind, learning_rate, slots, fills, **hyper):
-        self.kind = kind
-        self.learning_rate = learning_rate
-        self.slot_names = slots
-        self.fills = fills
-        self.hyper = types.SimpleNamespace(**hyper)
-
-    def start(self, weights):
-        return {
-            name: np.full(len(weights) if self.kind == "rowwise" else weights.shape, fill)
-            for name, fill in zip(self.slot_names, self.fills, strict=True)
-        }
-
-    def __call__(self, weights, gradient, state, rows, step, decay=0.0):
-        """Updates `weights` and `state` in place at `rows`; step counts from 1."""
-        lr, h, w, g = self.learning_rate, self.hyper, weights[rows], gradient[rows]
-        w = w - w * decay * lr
-        if self.kind == "sgd":
-            w = w - lr * g
-        elif self.kind in ("momentum", "nesterov"):
-            v = h.momentum * state["velocity"][rows] - lr * g
-            state["velocity"][rows] = v
-            w = w + v if self.kind == "momentum" else w + h.momentum * v - lr * g
-        elif self.kind == "adagrad":
-            a = state["accumulator"][rows] + g**2
-            state["accumulator"][rows] = a
-            w = w - lr * g / np.sqrt(a + h.epsilon)
-        elif self.kind == "rowwise":
-            a = state["accumulator"][rows] + (g**2).mean(1)
-            state["accumulator"][rows] = a
-            w = w - lr * g / (np.sqrt(a) + h.epsilon)[:, None]
-        else:
-            m = h.beta_1 * state["momentum"][rows] + (1 - h.beta_1) * g
-            v = h.beta_2 * state["velocity"][rows] + (1 - h.beta_2) * g**2
-            state["momentum"][rows], state["velocity"][rows] = m, v
-            m_hat, v_hat = m / (1 - h.beta_1**step), v / (1 - h.beta_2**step)
-            # Keras adds epsilon before the correction of v: "epsilon hat" of the paper.
-            root = np.sqrt(v_hat) + h.epsilon / np.sqrt(1 - h.beta_2**step)
-            w = w - lr * m_hat / root
-        weights[rows] = w
-
-
-def pairs():
-    """Each optimizer beside its numpy rule."""
-    opt = me.optimizers
-    return {
-        "sgd": (lambda **k: opt.SGD(0.1, **k), Rule("sgd", 0.1, (), ())),
-        "momentum": (
-            lambda **k: opt.SGD(0.1, momentum=0.9, **k),
-            Rule("momentum", 0.1, ("velocity",), (0.0,), momentum=0.9),
-        ),
-        "nesterov": (
-            lambda **k: opt.SGD(0.1, momentum=0.9, nesterov=True, **k),
-            Rule("nesterov", 0.1, ("velocity",), (0.0,), momentum=0.9),
-        ),
-        "adagrad": (
-            lambda **k: opt.Adagrad(0.1, initial_accumulator_value=0.2, **k),
-            Rule("adagrad", 0.1, ("accumulator",), (0.2,), epsilon=1e-7),
-        ),
-        "rowwise_adagrad": (
-            lambda **k: opt.RowwiseAdagrad(0.1, epsilon=1e-6, **k),
-            Rule("rowwise", 0.1, ("accumulator",), (0.0,), epsilon=1e-6),
-        ),
-        "adam": (
-            lambda **k: opt.Adam(0.1, beta_2=0.99, epsilon=1e-5, **k),
-            Rule(
-                "adam",
-                0.1,
-                ("momentum", "velocity"),
-                (0.0, 0.0),
-                beta_1=0.9,
-                beta_2=0.99,
-                epsilon=1e-5,
-            ),
-        ),
-    }
-
-
-@pytest.fixture(params=["sgd", "momentum", "nesterov", "adagrad", "rowwise_adagrad", "adam"])
+@pytest.fixture(params=list(numpy_rules.pairs()))
 def rule(request):
     """(make optimizer, numpy rule), one after another."""
-    return pairs()[request.param]
+    return numpy_rules.pairs()[request.param]
 
 
 @pytest.fixture(scope="session")
 def rules():
     """(make optimizer, numpy rule) by name."""
-    return pairs()
+    return numpy_rules.pairs()
 
 
 @pytest.fixture

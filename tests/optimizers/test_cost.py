@@ -19,12 +19,16 @@ OPTIMIZERS = {
     "adagrad": lambda **k: me.optimizers.Adagrad(0.1, initial_accumulator_value=0.0, **k),
     "rowwise_adagrad": lambda **k: me.optimizers.RowwiseAdagrad(0.1, **k),
     "adam": lambda **k: me.optimizers.Adam(0.1, **k),
+    "rowwise_lamb": lambda **k: me.optimizers.RowwiseLamb(0.1, **k),
+    "ftrl": lambda **k: me.optimizers.Ftrl(0.1, initial_accumulator_value=0.0, **k),
+    "rmsprop": lambda **k: me.optimizers.RMSprop(0.1, momentum=0.9, centered=True, **k),
 }
 OPTIONS = {
     "plain": {},
-    "clipnorm": {"clipnorm": 0.1, "weight_decay": 0.1},
+    "clipnorm": {"clipnorm": 0.1, "weight_decay": 0.1, "l2": 0.1, "max_norm": 10.0},
     "clipvalue": {"clipvalue": 0.1, "loss_scale_factor": 8.0},
     "global_clipnorm": {"global_clipnorm": 0.1},
+    "use_ema": {"use_ema": True},
 }
 
 

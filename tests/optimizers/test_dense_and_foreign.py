@@ -6,14 +6,8 @@ import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.optimizers.stock import STOCK
 
-STOCK = {
-    "sgd": (me.optimizers.SGD, keras.optimizers.SGD, {}),
-    "momentum": (me.optimizers.SGD, keras.optimizers.SGD, {"momentum": 0.9}),
-    "nesterov": (me.optimizers.SGD, keras.optimizers.SGD, {"momentum": 0.9, "nesterov": True}),
-    "adagrad": (me.optimizers.Adagrad, keras.optimizers.Adagrad, {}),
-    "adam": (me.optimizers.Adam, keras.optimizers.Adam, {}),
-}
 OPTIONS = [
     {},
     {"weight_decay": 0.1},
@@ -23,12 +17,16 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("name", STOCK)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    "name, options",
+    [(n, o) for n in STOCK for o in OPTIONS if (n, "weight_decay") != ("lamb", *o)],
+    ids=str,
+)
 def test_dense_variables_move_as_with_keras(name, options):
     ours, stock, hyper = STOCK[name]
     results = []
-    for optimizer in (ours(0.05, **hyper, **options), stock(0.05, **hyper, **options)):
+    hyper = {**hyper, **options}
+    for optimizer in (ours(0.05, **hyper), stock(0.05, **hyper)):
         rng = np.random.default_rng(0)
         shapes = [(3, 4), (4,), (), (2, 3, 2)]
         variables = [keras.Variable(rng.normal(size=s).astype(np.float32)) for s in shapes]

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.optimizers.numpy_rules import pairs
+from tests.optimizers.stock import STOCK
 
 ROWS, DIM, STEPS = 12, 5, 4
 
@@ -31,13 +33,18 @@ def flat(bags, dtype):
     return np.array([value for bag in bags for value in bag], dtype)
 
 
+KINDS = [(c, False) for c in ("sum", "mean", "sqrtn", "max", None)]
+KINDS += [(c, True) for c in ("sum", "mean", "sqrtn")]
+
+
+# One rule over all kinds of pooling, all rules over two.
 @pytest.mark.parametrize(
-    "combiner, weighted",
-    [(c, False) for c in ("sum", "mean", "sqrtn", "max", None)]
-    + [(c, True) for c in ("sum", "mean", "sqrtn")],
+    "name, combiner, weighted",
+    [("adagrad", *kind) for kind in KINDS]
+    + [(name, *kind) for name in pairs() for kind in (("sum", False), ("mean", True))],
 )
-def test_several_steps_equal_numpy(lookups, rule, pooled_gradient, combiner, weighted):
-    make, numpy_rule = rule
+def test_several_steps_equal_numpy(lookups, rules, name, pooled_gradient, combiner, weighted):
+    make, numpy_rule = rules[name]
     layer = lookups({"item": (ROWS, DIM)}, [("item", combiner)])
     table = layer.by_name["item"]
     optimizer = make()
@@ -116,25 +123,13 @@ def test_graph_and_eager_give_the_same(lookups, rule, compiled):
     )
 
 
-STOCK = {
-    "sgd": (me.optimizers.SGD, keras.optimizers.SGD, {}),
-    "momentum": (me.optimizers.SGD, keras.optimizers.SGD, {"momentum": 0.9}),
-    "nesterov": (
-        me.optimizers.SGD,
-        keras.optimizers.SGD,
-        {"momentum": 0.9, "nesterov": True},
-    ),
-    "adagrad": (me.optimizers.Adagrad, keras.optimizers.Adagrad, {}),
-    "adam": (me.optimizers.Adam, keras.optimizers.Adam, {}),
-}
-
-
-@pytest.mark.parametrize("name", STOCK)
+@pytest.mark.parametrize("name", [name for name in STOCK if name != "lamb"])
 @pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1}, {"clipnorm": 0.3}])
 def test_equals_keras_when_each_step_sees_every_row_once(lookups, name, options):
     ours, stock, hyper = STOCK[name]
     results = []
-    for optimizer in (ours(0.05, **hyper, **options), stock(0.05, **hyper, **options)):
+    hyper = {**hyper, **options}
+    for optimizer in (ours(0.05, **hyper), stock(0.05, **hyper)):
         layer = lookups({"item": (ROWS, DIM)}, [("item", "sum")])
         step = trained_step(layer, optimizer)
         rng = np.random.default_rng(3)
@@ -170,7 +165,33 @@ def test_a_keras_optimizer_serves_our_tables(lookups):
     )
 
 
-@pytest.mark.parametrize("name", ["sgd", "nesterov", "adagrad", "rowwise_adagrad", "adam"])
+def test_lamb_equals_keras_on_a_table_of_one_row():
+    """A row is then the whole variable."""
+    results = []
+    for optimizer in (me.optimizers.Lamb(0.1), keras.optimizers.Lamb(0.1)):
+        table = keras.Variable(np.full((1, 4), 2.0, np.float32))
+        for gradient in ([1.0, -2, 0, 3], [0.5, 1, 1, -1]):
+            slices = tf.IndexedSlices([gradient], [0], tf.constant([1, 4]))
+            optimizer.apply([slices], [table])
+        results.append(table.numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sgd",
+        "nesterov",
+        "adagrad",
+        "rowwise_adagrad",
+        "adam",
+        "amsgrad",
+        "rowwise_lamb",
+        "lars",
+        "ftrl",
+        "rmsprop_centered_momentum",
+    ],
+)
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_any_batches_of_rows_equal_numpy(rules, name, data):
@@ -180,15 +201,19 @@ def test_any_batches_of_rows_equal_numpy(rules, name, data):
     )
     rng = np.random.default_rng(data.draw(st.integers(0, 2**31), "seed"))
     make, numpy_rule = rules[name]
+    around = {"weight_decay": 0.1, "l2": 0.2, "max_norm": data.draw(st.sampled_from([None, 2.0]))}
     expected = rng.normal(size=(rows, dim))
     variable = keras.Variable(expected.astype(np.float32))
     state = numpy_rule.start(expected)
-    optimizer = make(weight_decay=0.1)
+    optimizer = make(**around)
     for number, lines in enumerate(batches, 1):
         values = rng.normal(size=(len(lines), dim))
         gradient = np.zeros((rows, dim))
         np.add.at(gradient, np.array(lines, int), values)
-        numpy_rule(expected, gradient, state, sorted(set(lines)), number, decay=0.1)
+        seen = sorted(set(lines))
+        numpy_rule(
+            expected, gradient, state, seen, number, decay=0.1, l2=0.2, max_norm=around["max_norm"]
+        )
         slices = tf.IndexedSlices(
             tf.constant(values, tf.float32), tf.constant(lines, tf.int64), [rows, dim]
         )

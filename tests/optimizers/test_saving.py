@@ -1,6 +1,7 @@
 """Configs and saved state: a loaded model trains on as if nothing had happened."""
 
 import copy
+import inspect
 
 import numpy as np
 import pytest
@@ -18,6 +19,18 @@ OPTIMIZERS = {
     ),
     "rowwise_adagrad": lambda: opt.RowwiseAdagrad(0.1, clipnorm=0.5),
     "adam": lambda: opt.Adam(0.1, beta_1=0.8, global_clipnorm=0.5, loss_scale_factor=4.0),
+    "amsgrad": lambda: opt.Adam(0.1, amsgrad=True),
+    "adamw": lambda: opt.AdamW(0.1),
+    "rowwise_adam": lambda: opt.RowwiseAdam(0.1, l2=0.1),
+    "lamb": lambda: opt.Lamb(0.1, weight_decay=0.1),
+    "rowwise_lamb": lambda: opt.RowwiseLamb(0.1, max_norm=1.0),
+    "lars": lambda: opt.Lars(0.1),
+    "lion": lambda: opt.Lion(0.1),
+    "rmsprop": lambda: opt.RMSprop(0.1, momentum=0.9, centered=True),
+    "rowwise_rmsprop": lambda: opt.RowwiseRMSprop(0.1),
+    "ftrl": lambda: opt.Ftrl(0.1, initial_accumulator_value=0.3, beta=0.1),
+    "average": lambda: opt.Adagrad(0.1, use_ema=True, ema_momentum=0.5),
+    "accumulated": lambda: opt.Adam(0.1, gradient_accumulation_steps=2),
     "split": lambda: opt.Split(
         dense=keras.optimizers.Adam(0.1),
         embeddings=opt.RowwiseAdagrad(0.1),
@@ -94,6 +107,65 @@ def test_config_round_trip(name):
     config = keras.optimizers.serialize(OPTIMIZERS[name]())
     again = keras.optimizers.deserialize(copy.deepcopy(config))
     assert keras.optimizers.serialize(again) == config
+
+
+# A value other than the default for each argument of each optimizer.
+OTHER = {
+    "learning_rate": 0.25,
+    "weight_decay": 0.125,
+    "l2": 0.0625,
+    "max_norm": 3.0,
+    "global_clipnorm": 2.0,
+    "ema_momentum": 0.5,
+    "ema_overwrite_frequency": 7,
+    "loss_scale_factor": 16.0,
+    "name": "another",
+    "use_ema": True,
+    "gradient_accumulation_steps": 3,
+    "momentum": 0.75,
+    "nesterov": True,
+    "initial_accumulator_value": 0.5,
+    "epsilon": 0.5,
+    "beta_1": 0.75,
+    "beta_2": 0.625,
+    "amsgrad": True,
+    "rho": 0.5,
+    "centered": True,
+    "trust_coefficient": 0.5,
+    "learning_rate_power": -0.75,
+    "l1_regularization_strength": 0.5,
+    "l2_regularization_strength": 0.25,
+    "l2_shrinkage_regularization_strength": 0.125,
+    "beta": 0.5,
+}
+# One of the three clips can be given.
+LEFT = {"self", "kwargs", "clipnorm", "clipvalue"}
+RULES = [cls for cls in map(vars(opt).get, opt.__all__) if isinstance(cls, type)]
+RULES = [cls for cls in RULES if issubclass(cls, opt.SparseOptimizer) and "rule" in dir(cls)]
+RULES.remove(opt.SparseOptimizer)
+
+
+@pytest.mark.parametrize("cls", RULES)
+def test_configs_hold_every_argument(cls):
+    arguments = {
+        name
+        for base in cls.__mro__
+        if issubclass(base, opt.SparseOptimizer)
+        for name in inspect.signature(base.__init__).parameters
+    } - LEFT
+    given = {name: OTHER[name] for name in arguments}
+    config = cls(**given).get_config()
+    assert {name: config[name] for name in given} == given
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(cls(**given)))
+    assert type(again) is cls
+    assert again.get_config() == config
+
+
+@pytest.mark.parametrize("cls", RULES)
+def test_a_model_is_compiled_by_the_registered_name(cls):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(f"merlin_embeddings>{cls.__name__}", "mse")
+    assert type(model.optimizer) is cls
 
 
 def test_loaded_state_marks_all_rows(tmp_path):
