@@ -19,6 +19,7 @@ from merlin_embeddings.data.columns import (
 )
 from merlin_embeddings.data.dims import infer_embedding_dim, suggested_embedding_dim
 from merlin_embeddings.data.features import features_from_schema
+from merlin_embeddings.data.fingerprint import Fingerprint, check_fingerprint
 from merlin_embeddings.data.inputs import keras_inputs
 from merlin_embeddings.data.vectors import vectors
 
@@ -27,8 +28,10 @@ __all__ = [
     "Column",
     "Domain",
     "EmbeddingSizes",
+    "Fingerprint",
     "batches",
     "categorical",
+    "check_fingerprint",
     "columns",
     "continuous",
     "features_from_schema",

@@ -41,18 +41,21 @@ def find(source: Any, column: Any) -> Found:
     return _in_schema(source, known.name)
 
 
-def categorify_ops(workflow: Any) -> Iterator[Any]:
-    """The Categorify operators of a workflow, those nearest to its output first."""
+def nodes(workflow: Any) -> Iterator[Any]:
+    """The nodes of a workflow's graph, those nearest to its output first."""
     seen: set[int] = set()
-    nodes = [workflow.output_node]
-    while nodes:
-        node = nodes.pop(0)
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if hasattr(node.op, "categories") and hasattr(node.op, "storage_name"):
-            yield node.op
-        nodes += node.parents_with_dependencies
+    waiting = [workflow.output_node]
+    while waiting:
+        node = waiting.pop(0)
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += node.parents_with_dependencies
+
+
+def is_categorify(op: Any) -> bool:
+    """Whether an operator is a Categorify."""
+    return hasattr(op, "categories") and hasattr(op, "freq_threshold")
 
 
 def _known(column: Any) -> Column:
@@ -65,7 +68,7 @@ def _known(column: Any) -> Column:
 
 def _in_workflow(workflow: Any, name: str) -> Found:
     known: set[str] = set()
-    for op in categorify_ops(workflow):
+    for op in [node.op for node in nodes(workflow) if is_categorify(node.op)]:
         joint = getattr(op, "encode_type", "joint") == "joint"
         stored = op.storage_name.get(name, name) if joint else name
         if stored in op.categories:

@@ -47,6 +47,8 @@ class InputBlock(keras.layers.Layer):
         post: a layer, or several, that take the dict of vectors, before they are joined.
         l2_batch_regularization_factor: of a loss, factor * sum of squares of the vectors looked up
             for a batch; one for all categorical columns, or by column.
+        fingerprint: of the workflow that made the columns, a `data.Fingerprint`: kept with the
+            model, for `data.check_fingerprint` where it serves.
         **kwargs: of `keras.layers.Layer`.
 
     Raises:
@@ -89,6 +91,7 @@ class InputBlock(keras.layers.Layer):
         pre: Any = None,
         post: Any = None,
         l2_batch_regularization_factor: float | Mapping[str, float] = 0.0,
+        fingerprint: data.Fingerprint | None = None,
         **kwargs: Any,
     ):
         # Cast by the parts: Keras would cast ids too.
@@ -96,6 +99,7 @@ class InputBlock(keras.layers.Layer):
         parts = {"dtype": compat.dtype_policy(self)}
         self._schema = tuple(data.columns(schema))
         self._l2 = (l2_batch_regularization_factor,)  # in a tuple: Keras would wrap a dict
+        self.fingerprint = fingerprint
         self.categorical = self._categorical(categorical, pretrained, parts)
         self.continuous = _layer_or_flag("continuous", continuous)
         self.vectors = _layer_or_flag("vectors", vectors)
@@ -160,6 +164,7 @@ class InputBlock(keras.layers.Layer):
             **super().get_config(),
             "schema": config.to_plain(list(self._schema)),
             "l2_batch_regularization_factor": self._l2[0],
+            "fingerprint": config.to_plain(self.fingerprint),
             **{name: _serialized(part) for name, part in parts.items()},
         }
 
@@ -167,7 +172,8 @@ class InputBlock(keras.layers.Layer):
     def from_config(cls, config_: Mapping[str, Any]) -> InputBlock:
         """The layer that `get_config` describes."""
         parts = {name: _deserialized(config_[name]) for name in _PARTS}
-        return cls(**{**config_, **parts, "schema": config.from_plain(config_["schema"])})
+        plain = {name: config.from_plain(config_[name]) for name in ("schema", "fingerprint")}
+        return cls(**{**config_, **parts, **plain})
 
     def _check_dict(self, inputs: Any) -> None:
         if not isinstance(inputs, Mapping):
