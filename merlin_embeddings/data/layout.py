@@ -7,12 +7,15 @@ without copying. Several small batches cross at once, stacked.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+_WORTHWHILE = 1 << 18  # bytes from which memory is used again
+_KEPT = 8  # pieces of one size: those in the pipeline; a caller who keeps batches gets fresh ones
 _ALIGNMENT = 64  # TensorFlow uses arrays that are aligned like this as they are and copies others
 
 
@@ -67,7 +70,11 @@ class Layout:
         self._lists = [field for field in fields if field.kind == "list"]
 
     def stacks(
-        self, slices: Sequence[Slice], order: np.ndarray | None, shapes: Sequence[tuple[int, int]]
+        self,
+        slices: Sequence[Slice],
+        order: np.ndarray | None,
+        shapes: Sequence[tuple[int, int]],
+        memory: Memory,
     ) -> list[tuple[np.ndarray, ...]]:
         """Rows cut into batches, these stacked: what crosses into TensorFlow.
 
@@ -77,30 +84,31 @@ class Layout:
             slices: the rows.
             order: [rows] int64, which row comes when; None: as they are.
             shapes: for each stack its number of batches and their size.
+            memory: where stacks are put.
 
         Returns:
             For each stack the arrays that `signature` describes.
         """
-        memory = _Scratch(sum(stop - start for _, start, stop in slices))
+        scratch = _Scratch(sum(stop - start for _, start, stop in slices))
         result: list[list[np.ndarray]] = [[] for _ in shapes]
         for dtype, fields in self._blocks.items():
-            blocks = [_empty((batches, len(fields), size), dtype) for batches, size in shapes]
+            blocks = [memory.empty((batches, len(fields), size), dtype) for batches, size in shapes]
             for place, field in enumerate(fields):
-                column = memory.column(slices, field, order)
+                column = scratch.column(slices, field, order)
                 for block, rows in zip(blocks, _cut(column, shapes), strict=True):
                     block[:, place] = rows
             for stack, block in zip(result, blocks, strict=True):
                 stack.append(block)
         for field in self._vectors:
-            column = memory.column(slices, field, order)
+            column = scratch.column(slices, field, order)
             for stack, rows in zip(result, _cut(column, shapes), strict=True):
-                stack.append(_aligned(rows))
+                stack.append(memory.copy(rows))
         for field in self._lists:
             values, splits = _join_lists(slices, field)
             if order is not None:
                 values, splits = _take_lists(values, splits, order)
             for stack, parts in zip(result, _cut_lists(values, splits, shapes), strict=True):
-                stack += parts
+                stack += [memory.copy(part) for part in parts]
         return [tuple(stack) for stack in result]
 
     @property
@@ -137,6 +145,45 @@ class Layout:
                 values[bounds[batch] : bounds[batch + 1]], splits[batch], validate=False
             )
         return {field.name: found[field.name] for field in self.fields}
+
+
+class Memory:
+    """Aligned memory for stacks, used again once no tensor lies in it.
+
+    Fresh memory costs more than what is copied into it: the system clears each page when it is
+    first touched.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[np.ndarray]] = {}
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An array of any content."""
+        if dtype.kind == "O":
+            return np.empty(shape, object)
+        size = int(np.prod(shape)) * dtype.itemsize
+        memory = self._of(size + _ALIGNMENT)
+        begin = -memory.ctypes.data % _ALIGNMENT
+        return memory[begin : begin + size].view(dtype).reshape(shape)
+
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        """The same array, aligned."""
+        result = self.empty(array.shape, array.dtype)
+        result[...] = array
+        return result
+
+    def _of(self, size: int) -> np.ndarray:
+        if size < _WORTHWHILE:
+            return np.empty(size, np.uint8)
+        known = self._known.setdefault(size, [])
+        for place in range(len(known)):
+            # Who else holds it: views, which tensors hold. The list and this call count too.
+            if sys.getrefcount(known[place]) == 2:
+                return known[place]
+        memory = np.empty(size, np.uint8)
+        if len(known) < _KEPT:
+            known.append(memory)
+        return memory
 
 
 class _Scratch:
@@ -183,27 +230,8 @@ def _cut_lists(
     for batches, size in shapes:
         bounds = splits[begin : begin + batches * size + 1 : size]
         mine = splits[begin + np.arange(batches)[:, None] * size + np.arange(size + 1)]
-        yield (
-            _aligned(values[bounds[0] : bounds[-1]]),
-            _aligned(mine - bounds[:-1, None]),
-            bounds - bounds[0],
-        )
+        yield values[bounds[0] : bounds[-1]], mine - bounds[:-1, None], bounds - bounds[0]
         begin += batches * size
-
-
-def _aligned(array: np.ndarray) -> np.ndarray:
-    result = _empty(array.shape, array.dtype)
-    result[...] = array
-    return result
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if dtype.kind == "O":
-        return np.empty(shape, object)
-    size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT
-    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 def _join_lists(slices: Sequence[Slice], field: Field) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from merlin_embeddings.data.arrow import chunk_of
 from merlin_embeddings.data.checking import Rule
-from merlin_embeddings.data.layout import Chunk, Layout, Slice
+from merlin_embeddings.data.layout import Chunk, Layout, Memory, Slice
 from merlin_embeddings.data.parquet import Part
 from merlin_embeddings.data.plan import Span
 
@@ -68,12 +68,12 @@ def stacks(
         window: how many batches are made, and shuffled, together.
         rng: shuffles; None: rows stay in their order.
     """
-    cut = _Cutter(chunks)
+    cut, memory = _Cutter(chunks), Memory()
     for begin in range(0, len(sizes), window):
         batches = sizes[begin : begin + window]
         rows = sum(batches)
         order = None if rng is None else rng.permutation(rows)
-        yield from layout.stacks(cut.take(rows), order, _shapes(batches, per_stack))
+        yield from layout.stacks(cut.take(rows), order, _shapes(batches, per_stack), memory)
 
 
 def _shapes(sizes: Sequence[int], per_stack: int) -> list[tuple[int, int]]:
