@@ -130,13 +130,16 @@ def mlp(units, name: str, dropout: float = 0.0, seed: int = 0) -> keras.Sequenti
     return keras.Sequential(layers, name=name)
 
 
-def build_model(kind: str, schema, embeddings, dim: int, dropout: float, seed: int):
-    """A model from a batch's columns to the probability `[B, 1]` that the user likes the film."""
-    inputs = me.data.keras_inputs(schema)
+def build_model(kind: str, ratings, embeddings, dim: int, dropout: float, seed: int):
+    """A model from a batch's columns to the probability `[B, 1]` that the user likes the film.
+
+    It keeps the fingerprint of the workflow that made the columns.
+    """
+    inputs = me.data.keras_inputs(ratings.schema)
+    parts = {"categorical": embeddings, "fingerprint": ratings.fingerprint, "name": "inputs"}
     if kind == "dlrm":
-        block = me.layers.InputBlock(
-            schema, embeddings, continuous=mlp([64, dim], "bottom"), aggregation=None, name="inputs"
-        )
+        bottom = mlp([64, dim], "bottom")
+        block = me.layers.InputBlock(ratings.schema, continuous=bottom, aggregation=None, **parts)
         vectors = block(inputs)
         products = DotInteraction(name="interaction")(
             keras.ops.stack(list(vectors.values()), axis=1)
@@ -144,7 +147,7 @@ def build_model(kind: str, schema, embeddings, dim: int, dropout: float, seed: i
         x = keras.layers.Concatenate()([vectors["continuous"], products])
         x = mlp([128, 64], "top", dropout, seed)(x)
     elif kind == "dcn":
-        x0 = me.layers.InputBlock(schema, embeddings, aggregation="concat", name="inputs")(inputs)
+        x0 = me.layers.InputBlock(ratings.schema, aggregation="concat", **parts)(inputs)
         x = CrossNetwork(depth=2, name="cross")(x0)
         x = mlp([128, 64], "deep", dropout, seed)(x)
     else:

@@ -7,19 +7,25 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from movielens_training import predict
-from movielens_workflow import Prepared
+from movielens_workflow import Prepared, nvt
 from tensorflow import keras
 
+import merlin_embeddings as me
 from merlin_embeddings.native.library import PATH as OP_LIBRARY
 
 SERVER = Path(__file__).parent / "movielens_server.py"
 
 
 def reloaded(model: keras.Model, ratings: Prepared, folder: Path) -> np.ndarray:
-    """What the model predicts for the test once it was saved as `.keras` and loaded again."""
+    """What the model predicts for the test once it was saved as `.keras` and loaded again.
+
+    A workflow that was fitted anew beside it would be refused.
+    """
     path = folder / "model.keras"
     model.save(path)
-    return predict(keras.models.load_model(path), ratings, "test")
+    again = keras.models.load_model(path)
+    me.data.check_fingerprint(again, nvt.Workflow.load(str(ratings.workflow)))
+    return predict(again, ratings, "test")
 
 
 def served(model: keras.Model, ratings: Prepared, raw: pd.DataFrame, folder: Path) -> np.ndarray:

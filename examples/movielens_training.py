@@ -76,9 +76,9 @@ class Stopwatch(keras.callbacks.Callback):
 def create(experiment: Experiment, embeddings: str, seed: int) -> keras.Model:
     """A compiled model; its dense weights and dropout depend on the seed, not on the embeddings."""
     keras.utils.set_random_seed(seed)
-    schema, dim = experiment.ratings.schema, experiment.dim
-    layer = EMBEDDINGS[embeddings](schema, dim, seed)
-    model = build_model(experiment.model, schema, layer, dim, experiment.dropout, seed)
+    ratings, dim = experiment.ratings, experiment.dim
+    layer = EMBEDDINGS[embeddings](ratings.schema, dim, seed)
+    model = build_model(experiment.model, ratings, layer, dim, experiment.dropout, seed)
     model.compile(
         optimizer=OPTIMIZERS[experiment.optimizer][embeddings](),
         loss="binary_crossentropy",

@@ -42,6 +42,7 @@ class Prepared:
 
     folder: Path
     schema: Schema
+    fingerprint: me.data.Fingerprint  # of the workflow: a model keeps it, serving compares
 
     @property
     def workflow(self) -> Path:
@@ -72,6 +73,6 @@ def prepare(parts: dict[str, pd.DataFrame], folder: Path) -> Prepared:
     fitted = workflow(folder).fit(nvt.Dataset(parts["train"]))
     for name, ratings in parts.items():
         fitted.transform(nvt.Dataset(ratings)).to_parquet(str(folder / name))
-    prepared = Prepared(folder, fitted.output_schema)
+    prepared = Prepared(folder, fitted.output_schema, me.data.Fingerprint.of(fitted))
     fitted.remove_inputs(["like"]).save(str(prepared.workflow))
     return prepared

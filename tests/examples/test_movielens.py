@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 from movielens_models import CrossNetwork, DotInteraction, keras_layer, merlin_layer
 from movielens_training import Experiment, copy_weights, create, fit, predict
-from movielens_workflow import CATEGORIES, NUMBERS, prepare
+from movielens_workflow import CATEGORIES, NUMBERS, nvt, prepare
 from sklearn.metrics import roc_auc_score
+
+import merlin_embeddings as me
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +213,13 @@ def test_a_model_is_saved_loaded_and_served(parts, small, tmp_path):
     trained = create(experiment, "merlin", 0)
     fit(experiment, "merlin", 0, trained)
     assert movielens.check_saving(trained, small, parts["test"], tmp_path) == []
+
+
+def test_another_workflow_beside_the_model_is_refused(parts, small, tmp_path):
+    model = create(Experiment(small), "merlin", 0)
+    other = prepare(parts | {"train": parts["train"].head(3000)}, tmp_path)
+    with pytest.raises(ValueError, match=r"isn't the one(?s:.*)column 'user': vocabulary was"):
+        me.data.check_fingerprint(model, nvt.Workflow.load(str(other.workflow)))
 
 
 def test_pairs_that_part_ways_are_a_fault():
