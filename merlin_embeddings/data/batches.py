@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -102,10 +103,11 @@ def batches(
         [3 1] [1 0]
         [4] [1]
     """
-    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
-        raise ValueError(f"batches: batch_size={batch_size!r}; it must be a positive integer.")
-    if shard is not None and not 0 <= shard[0] < shard[1]:
+    if batch_size is not None:
+        batch_size = _integer("batch_size", batch_size, 1, "a positive integer")
+    if shard is not None and not _is_shard(shard):
         raise ValueError(f"batches: shard={shard!r}; it must be (index, count) with index < count.")
+    prefetch = _integer("prefetch", prefetch, 0, "a number of batches, 0 for none")
     shuffling = _Shuffling(shuffle, seed, shard)
     known = _known(source, schema)
     if _is_loader(source):
@@ -137,20 +139,32 @@ class _Shuffling:
     """What is random: `rows` of a window (0: nothing), and generators for each epoch."""
 
     def __init__(self, shuffle: bool | int, seed: int | None, shard: Any) -> None:
-        if not isinstance(shuffle, int) or shuffle < 0:
-            raise ValueError(
-                f"batches: shuffle={shuffle!r}; it must be True, False or a number of rows."
-            )
+        if not isinstance(shuffle, bool):
+            shuffle = _integer("shuffle", shuffle, 0, "True, False or a number of rows")
         if shuffle and seed is None and shard is not None:
             raise ValueError(
                 "batches: processes that share shuffled rows need one seed, so that each row is "
                 "read once: give all the same seed=."
             )
         self.rows = WINDOW if shuffle is True else int(shuffle)
-        self.seed = int(np.random.randint(2**31)) if seed is None else int(seed)
+        if seed is None:
+            seed = int(np.random.randint(2**31))
+        self.seed = _integer("seed", seed, 0, "None, or an integer that isn't negative")
 
     def of(self, *key: int) -> np.random.Generator | None:
         return np.random.default_rng([self.seed, *key]) if self.rows else None
+
+
+def _integer(name: str, value: Any, least: int, what: str) -> int:
+    """`value`, which may be numpy's, as an int."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < least:
+        raise ValueError(f"batches: {name}={value!r}; it must be {what}.")
+    return operator.index(value)
+
+
+def _is_shard(shard: Any) -> bool:
+    pair = isinstance(shard, (tuple, list)) and len(shard) == 2
+    return pair and all(hasattr(n, "__index__") for n in shard) and 0 <= shard[0] < shard[1]
 
 
 def _stream(

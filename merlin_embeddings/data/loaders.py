@@ -68,6 +68,11 @@ def from_dataset(
         scalars = all(x.shape.rank == 0 for x in tf.nest.flatten(parts))
         batched = dataset.batch if scalars else dataset.ragged_batch
         dataset = batched(batch_size, drop_remainder=drop_remainder)
+    elif any(x.shape.rank == 0 for x in tf.nest.flatten(parts)):
+        raise ValueError(
+            f"batches: elements of {name} are single rows, {spec}. Give batch_size=, or batch them "
+            "before."
+        )
     names = _names(parts[0])
     if len(parts) > 1:
         if targets is not None:

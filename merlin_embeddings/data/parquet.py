@@ -61,6 +61,7 @@ class ParquetSource:
     def __init__(self, files: Sequence[str]) -> None:
         self.name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more files"
         self._files: list[str] = []
+        self._stamps: list[tuple[int, int]] = []
         self._footers: list[pq.FileMetaData] = []
         self._groups: list[_RowGroup] = []
         self._schemas: list[pa.Schema] = []
@@ -104,11 +105,8 @@ class ParquetSource:
             file = self._files[group.file]
             try:
                 if opened is None or opened[0] != group.file:
-                    opened = (
-                        group.file,
-                        pq.ParquetFile(file, metadata=self._footers[group.file], memory_map=True),
-                    )
-                proven = _proven(self._footers[group.file].row_group(group.group), rules)
+                    opened = group.file, self._open(group.file)
+                proven = _proven(self._footers[group.file], group.group, rules)
                 row = 0
                 for batch in opened[1].iter_batches(ROWS, [group.group], list(columns)):
                     low, high = max(span.start - row, 0), min(span.stop - row, batch.num_rows)
@@ -121,8 +119,18 @@ class ParquetSource:
             except (pa.ArrowException, OSError) as error:
                 raise _damaged(file, error) from None
 
+    def _open(self, place: int) -> pq.ParquetFile:
+        file = self._files[place]
+        if _stamp(file) != self._stamps[place]:
+            raise ValueError(
+                f"{file} was written again since batches opened it. Make the batches again, and "
+                "write what is being read to another folder."
+            )
+        return pq.ParquetFile(file, metadata=self._footers[place], memory_map=True)
+
     def _add(self, file: str) -> None:
         try:
+            stamp = _stamp(file)
             footer = pq.read_metadata(file)
             schema = footer.schema.to_arrow_schema()
         except (pa.ArrowException, OSError) as error:
@@ -136,6 +144,7 @@ class ParquetSource:
                 self._groups.append(_RowGroup(place, group, first, rows))
             first += rows
         self._files.append(file)
+        self._stamps.append(stamp)
         self._footers.append(footer)
         self._schemas.append(schema)
 
@@ -176,18 +185,30 @@ def _natural(name: str) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-def _proven(group: Any, rules: Mapping[str, Rule]) -> frozenset[str]:
+def _stamp(file: str) -> tuple[int, int]:
+    """What changes when a file is written again."""
+    status = os.stat(file)
+    return status.st_size, status.st_mtime_ns
+
+
+def _proven(footer: pq.FileMetaData, group: int, rules: Mapping[str, Rule]) -> frozenset[str]:
+    names = [_name(footer.schema.column(place)) for place in range(footer.num_columns)]
     found = set()
-    for place in range(group.num_columns):
-        column = group.column(place)
-        name = column.path_in_schema.split(".", 1)[0]
+    for place, name in enumerate(names):
         rule = rules.get(name)
-        if rule is None or rule.most is None or not column.is_stats_set:
+        if rule is None or rule.most is None or names.count(name) > 1:
             continue
-        statistics = column.statistics
-        if statistics.has_min_max and statistics.min >= 0 and statistics.max <= rule.most:
+        column = footer.row_group(group).column(place)
+        if not column.is_stats_set or not column.statistics.has_min_max:
+            continue
+        if column.statistics.min >= 0 and column.statistics.max <= rule.most:
             found.add(name)
     return frozenset(found)
+
+
+def _name(leaf: pq.ColumnSchema) -> str:
+    """Of the column that a leaf is of: a name may have dots, lists add ".list.element"."""
+    return leaf.path.rsplit(".", 2)[0] if leaf.max_repetition_level else leaf.path
 
 
 def _damaged(file: str, error: Exception) -> ValueError:

@@ -71,6 +71,18 @@ def test_only_the_rows_that_are_read(tmp_path):
     read(tmp_path, [ID], shard=(1, 2))
 
 
+def test_names_with_dots(tmp_path):
+    """Parquet's own statistics are of leaves, whose paths have dots too."""
+    write(tmp_path, {"item": [3, 99], "item.count": [1, 2]})
+    fails_when_read(tmp_path, [ID], r"'item', row 1 of .*: id 99 is not in")
+    count = Column("item.count", ("categorical",), "int64", domain=Domain("n", 0, 1))
+    fails_when_read(tmp_path, [count], r"'item.count', row 1 of .*: id 2 is not in")
+    write(tmp_path, {"tags": [[1], [99]], "tags.list": [1, 2], "tags.list.element": [1, 2]})
+    fails_when_read(tmp_path, [TAGS], r"'tags', row 1 of .*: id 99 is not in")
+    write(tmp_path, {"item": [{"count": 1}, {"count": 1}], "item.count": [1, 2]})
+    fails_when_read(tmp_path, [count], r"'item.count', row 1 of .*: id 2 is not in")
+
+
 def test_nulls(tmp_path):
     write(tmp_path, {"item": pa.array([1, 2, None, None]), "age": pa.array([1.0, None, 2.0, 3.0])})
     fails_when_read(tmp_path, [ID], r"Column 'item', row 2 of .*rows.parquet: null. .*Categorify")
@@ -249,6 +261,18 @@ def test_a_file_with_damaged_pages(tmp_path):
     fails_when_read(tmp_path, SCHEMA, r"rows.parquet: can't be read as Parquet", batch_size=100)
 
 
+def test_a_file_that_is_written_again(tmp_path):
+    write(tmp_path, {"item": [1, 2, 3]})
+    found = batches(tmp_path, [ID], batch_size=4)
+    assert [batch["item"].numpy().tolist() for batch in found] == [[1, 2, 3]]
+    write(tmp_path, {"item": [1, 2, 3, 4, 5]})
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"rows.parquet was written again since batches opened"
+    ):
+        list(found)
+    assert [batch["item"].shape[0] for batch in batches(tmp_path, [ID], batch_size=4)] == [4, 1]
+
+
 # --- Arguments -----------------------------------------------------------------------------------
 
 
@@ -257,6 +281,14 @@ def test_arguments(tmp_path):
     for options, message in [
         ({"batch_size": None}, "batch_size= is needed"),
         ({"batch_size": 0}, "batch_size=0; it must be a positive integer"),
+        ({"batch_size": 2.0}, "batch_size=2.0; it must be a positive integer"),
+        ({"batch_size": True}, "batch_size=True; it must be a positive integer"),
+        ({"seed": -1}, "seed=-1; it must be None, or an integer that isn't negative"),
+        ({"seed": "a"}, "seed='a'; it must be None, or an integer that isn't negative"),
+        ({"prefetch": -1}, "prefetch=-1; it must be a number of batches, 0 for none"),
+        ({"shard": 3}, r"shard=3; it must be \(index, count\)"),
+        ({"shard": (0, 1.5)}, r"shard=\(0, 1.5\); it must be \(index, count\)"),
+        ({"shuffle": "yes"}, "shuffle='yes'; it must be True, False or a number of rows"),
         ({"shuffle": -1}, "shuffle=-1; it must be True, False or a number of rows"),
         ({"shuffle": "yes"}, "shuffle='yes'"),
         ({"shard": (2, 2)}, r"shard=\(2, 2\); it must be \(index, count\)"),
@@ -269,6 +301,13 @@ def test_arguments(tmp_path):
     ]:
         with pytest.raises(ValueError, match=message):
             batches(tmp_path, [ID], **{"batch_size": 4} | options)
+
+
+def test_numpy_s_numbers(tmp_path):
+    write(tmp_path, {"item": [1, 2, 3]})
+    two = np.int64(2)
+    found = batches(tmp_path, [ID], batch_size=two, shuffle=two, seed=two, shard=(two - 1, two))
+    assert [batch["item"].shape[0] for batch in found] == [1]
 
 
 def test_another_source():

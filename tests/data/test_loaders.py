@@ -278,6 +278,8 @@ def test_dataset_of_another_form():
     numbers = tf.data.Dataset.range(3)
     with pytest.raises(ValueError, match=r"elements of the tf.data.Dataset are TensorSpec"):
         batches(numbers)
+    with pytest.raises(ValueError, match=r"are single rows, .* Give batch_size="):
+        batches(tf.data.Dataset.from_tensor_slices({"a": [1]}))
     pairs = tf.data.Dataset.from_tensors(({"a": [1]}, [1]))
     with pytest.raises(ValueError, match=r"has targets of its own; leave targets= out"):
         batches(pairs, targets="a")
