@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from typing import Any
 
 import tensorflow as tf
@@ -72,6 +74,17 @@ def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -
 def dtype_policy(layer: keras.layers.Layer) -> Any:
     """A layer's dtype policy, for the layers that it makes."""
     return layer.dtype_policy if has_keras_3() else layer._dtype_policy
+
+
+def weight_name(name: str) -> str:
+    """A name that TensorFlow can give a variable: other characters become "_", and a checksum keeps
+    names apart.
+
+    >>> weight_name("item.id"), weight_name("item id"), weight_name("item:id")
+    ('item.id', 'item_id_4dc27d33', 'item_id_5c735b95')
+    """
+    allowed = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    return name if allowed == name else f"{allowed}_{zlib.crc32(name.encode()):08x}"
 
 
 def path_of(variable: Any) -> str:

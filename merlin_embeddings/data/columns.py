@@ -238,6 +238,25 @@ def tables(schema: Any) -> dict[str, list[Column]]:
     return found
 
 
+def check_names(chosen: Iterable[Column]) -> None:
+    """Refuses names that Keras can't give to inputs and tables.
+
+    Raises:
+        ValueError: the name of a column, or of its domain, has a slash.
+    """
+    for column in chosen:
+        if "/" in column.name:
+            raise ValueError(
+                f"Column {column.name!r}: Keras has no names with '/'. Rename it in the workflow "
+                "(nvtabular.ops.Rename)."
+            )
+        if column.kind == "categorical" and "/" in column.table:
+            raise ValueError(
+                f"Column {column.name!r}: its domain {column.table!r} names a table, and Keras has "
+                "no names with '/'. Give the domain another name (ColumnSchema.with_properties)."
+            )
+
+
 def _of_kind(schema: Any, kind: str) -> list[Column]:
     return [column for column in columns(schema) if column.kind == kind]
 

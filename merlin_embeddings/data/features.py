@@ -8,7 +8,7 @@ from typing import Any
 
 from merlin_embeddings import config
 from merlin_embeddings.config import FeatureConfig, TableConfig
-from merlin_embeddings.data.columns import Column, categorical, tables
+from merlin_embeddings.data.columns import Column, categorical, check_names, tables
 from merlin_embeddings.data.dims import infer_embedding_dim
 
 _OF_TABLES = tuple(
@@ -76,6 +76,7 @@ def features_from_schema(
             "tags its columns; AddMetadata(tags=[Tags.CATEGORICAL]) tags others."
         )
     columns = categorical(schema)
+    check_names(columns)
     _check_options(options, {"embedding_dim": embedding_dim, "combiner": combiner}, columns)
     configs = {
         table: TableConfig(

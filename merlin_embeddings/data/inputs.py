@@ -6,7 +6,7 @@ from typing import Any
 
 from tensorflow import keras
 
-from merlin_embeddings.data.columns import Column, columns
+from merlin_embeddings.data.columns import Column, check_names, columns
 
 
 def keras_inputs(schema: Any) -> dict[str, Any]:
@@ -23,7 +23,8 @@ def keras_inputs(schema: Any) -> dict[str, Any]:
         schema's integer dtype (int64 if it has none), numbers Keras's float type.
 
     Raises:
-        ValueError: no such column, or the vectors of a column have no one length.
+        ValueError: no such column, a name with a slash, or the vectors of a column have no one
+            length.
 
     >>> from merlin_embeddings.data import Column
     >>> inputs = keras_inputs([
@@ -35,7 +36,9 @@ def keras_inputs(schema: Any) -> dict[str, Any]:
     >>> [(name, tuple(x.shape)) for name, x in inputs.items()]
     [('user', (None,)), ('genres', (None, None)), ('age', (None,))]
     """
-    inputs = {column.name: _input(column) for column in columns(schema) if _is_input(column)}
+    chosen = [column for column in columns(schema) if _is_input(column)]
+    check_names(chosen)
+    inputs = {column.name: _input(column) for column in chosen}
     if not inputs:
         raise ValueError(
             "keras_inputs: the schema has no column tagged as categorical, continuous or embedding."

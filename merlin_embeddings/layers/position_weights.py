@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from merlin_embeddings import compat
 from merlin_embeddings.bags import Bags, positions, without_padding
 from merlin_embeddings.config import FeatureConfig, PositionWeights
 from merlin_embeddings.layers.table_set import label
@@ -50,7 +51,7 @@ class LearnedWeights:
         """
         for feature, spec in self._weighted:
             self.variables[_name(feature)] = add_weight(
-                name=_name(feature),
+                name=compat.weight_name(_name(feature)),
                 shape=(feature.max_length,),
                 dtype="float32",
                 initializer=spec.initializer,

@@ -71,7 +71,7 @@ class Changes:
                 self._flags = tf.Variable(
                     lambda: tf.zeros([rows], tf.uint8),
                     trainable=False,
-                    name=f"{self._name}_changed",
+                    name=compat.weight_name(f"{self._name}_changed"),
                 )
                 self._give_replicas_own_buffers()
                 self._buffer = self._current_buffer()

@@ -82,7 +82,7 @@ class DenseTable:
                 trainable=config.trainable,
                 autocast=False,
                 constraint=config.constraint,
-                name=config.name,
+                name=compat.weight_name(config.name),
             )
         self._attached: dict[str, _Attached] = {}
         self._changes = Changes(self.name, self.variable)

@@ -265,3 +265,20 @@ def test_no_input():
 def test_vectors_of_unknown_length(count):
     with pytest.raises(ValueError, match=r"'image' is tagged as embedding.*value_count"):
         me.data.keras_inputs([Column("image", ("embedding",), "float32", True, count)])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (Column("a/b", ("categorical",), domain=Domain(max=9)), r"'a/b': .* no names with '/'"),
+        (
+            Column("a", ("categorical",), domain=Domain("b/c", max=9)),
+            r"'a': its domain 'b/c' .* '/'",
+        ),
+    ],
+)
+def test_names_that_keras_has_not(column, message):
+    with pytest.raises(ValueError, match=message):
+        me.features_from_schema([column])
+    with pytest.raises(ValueError, match=message):
+        me.data.keras_inputs([column])

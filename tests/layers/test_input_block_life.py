@@ -215,3 +215,43 @@ def test_what_passes_through_keeps_its_input():
     found = model(given)
     np.testing.assert_array_equal(found["image"], given["image"])
     np.testing.assert_array_equal(found["age"], given["age"])
+
+
+def named(schema):
+    """A model of these columns, trained for a step, and its inputs."""
+    rng = np.random.default_rng(0)
+    x = {column.name: rng.integers(10, size=8) for column in schema}
+    inputs = me.data.keras_inputs(schema)
+    vectors = me.layers.InputBlock(schema, me.features_from_schema(schema, 4))(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(vectors))
+    model.compile(me.optimizers.Adam(0.1), "mse")
+    model.fit(x, np.ones(8), verbose=0)
+    return model, x
+
+
+def test_columns_of_any_name(tmp_path):
+    """TensorFlow's variables and scopes have few characters; columns and tables have all."""
+    schema = [
+        Column("item id", ("categorical",), "int64", domain=Domain("x y", 0, 9)),
+        Column("ärtikel: 50%", ("categorical",), "int64", domain=Domain("x_y", 0, 9)),
+        Column("日本", ("categorical",), "int64", domain=Domain(None, 0, 9)),
+        Column("東京", ("categorical",), "int64", domain=Domain(None, 0, 9)),
+        Column("weight", ("continuous",), "float32"),
+        Column("values", ("continuous",), "float32"),
+    ]
+    model, x = named(schema)
+    assert len({weight.path for weight in model.weights}) == 6
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(model.predict(x, verbose=0), loaded.predict(x, verbose=0))
+    loaded.compile("adam", "mse")
+    loaded.fit(x, np.ones(8), verbose=0)
+
+
+def test_domains_of_any_name_are_exported(tmp_path):
+    """Names of columns are those of a signature's arguments, in which TensorFlow has no spaces."""
+    model, x = named([Column("item", ("categorical",), "int64", domain=Domain("x y: 日", 0, 9))])
+    model.export(tmp_path / "served", verbose=False)
+    served = tf.saved_model.load(tmp_path / "served")
+    scores = served.serve({name: tf.constant(values) for name, values in x.items()})
+    np.testing.assert_allclose(scores, model.predict(x, verbose=0), rtol=1e-6)
