@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,26 @@ def fields_of(
             "it out of the schema (schema.excluding_by_name)."
         )
     return [_field(schema.field(name), columns.get(name), source) for name in names]
+
+
+def known_types(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """The first schema; where lists were all empty, so that they have no type, a later one's."""
+    schemas = iter(schemas)
+    found = next(schemas)
+    for schema in schemas:
+        unknown = [place for place, field in enumerate(found) if is_untyped(field.type)]
+        if not unknown:
+            break
+        for place in unknown:
+            other = schema.get_field_index(found.field(place).name)
+            if other >= 0 and _is_list(schema.field(other).type):
+                found = found.set(place, schema.field(other))
+    return found
+
+
+def is_untyped(kind: pa.DataType) -> bool:
+    """Whether it is the type of lists that were all empty."""
+    return _is_list(kind) and pa.types.is_null(kind.value_type)
 
 
 def chunk_of(
@@ -86,8 +106,10 @@ def _field(field: pa.Field, column: Column | None, source: str) -> Field:
     kind, is_list = field.type, False
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         is_list, kind = True, kind.value_type
+    if column is not None and column.is_list and is_untyped(field.type):
+        kind = _arrow_type(column)
     dtype = _dtype(kind)
     if dtype is None:
         raise ValueError(
@@ -108,6 +130,20 @@ def _field(field: pa.Field, column: Column | None, source: str) -> Field:
         if low and low == high:
             return Field(field.name, wanted, "vector", low)
     return Field(field.name, wanted, "list" if is_list else "scalar")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _arrow_type(column: Column) -> pa.DataType:
+    """Of what a Merlin schema says; null if it says nothing that has a type."""
+    try:
+        return pa.type_for_alias("string" if column.dtype == "object" else column.dtype)
+    except ValueError:
+        return pa.null()
 
 
 def _dtype(kind: pa.DataType) -> np.dtype | None:
@@ -149,7 +185,8 @@ def _lists(array: pa.Array, name: str, place: Place) -> tuple[np.ndarray, np.nda
         if nulls.size:
             row = int(np.searchsorted(offsets - first, nulls[0], side="right")) - 1
             raise _null(name, place.at(row), "a null in a list")
-        values = values.fill_null(0)  # of rows that belong to other batches
+        if not pa.types.is_null(values.type):
+            values = values.fill_null(0)  # of rows that belong to other batches
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     return _numpy(values), offsets

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from merlin_embeddings.data.arrow import known_types
 from merlin_embeddings.data.checking import Place, Rule
 from merlin_embeddings.data.parquet import ROWS, ParquetSource, Part, parquet_files
 from merlin_embeddings.data.plan import Span
@@ -38,7 +39,7 @@ class FrameSource:
         filled = [piece for piece, rows in enumerate(self.pieces) if rows]
         if not filled:
             raise ValueError("The Dataset has no rows.")
-        self.schema = self._table(filled[0], None).schema
+        self.schema = known_types(self._table(piece, None).schema for piece in filled)
 
     def require(self, columns: Iterable[str]) -> None:
         """All partitions have the same columns."""

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from merlin_embeddings.data.arrow import is_untyped, known_types
 from merlin_embeddings.data.checking import Place, Rule
 from merlin_embeddings.data.plan import Span
 
@@ -69,7 +70,7 @@ class ParquetSource:
             self._add(file)
         if not self._groups:
             raise ValueError(f"{self.name}: no rows.")
-        self.schema = self._schemas[0]
+        self.schema = known_types(self._schemas)
         self.pieces = [group.rows for group in self._groups]
 
     def require(self, columns: Iterable[str]) -> None:
@@ -79,7 +80,7 @@ class ParquetSource:
             for file, schema in zip(self._files, self._schemas, strict=True):
                 place = schema.get_field_index(column)
                 found = None if place < 0 else schema.field(place).type
-                if found != wanted:
+                if found is None or (found != wanted and not _fits(found, wanted)):
                     raise ValueError(
                         f"Column {column!r} has the type {wanted} in {self._files[0]}, but in "
                         f"{file} {'it is missing' if found is None else f'it has {found}'}. Write "
@@ -183,6 +184,10 @@ def _is_data(file: Path, folder: str) -> bool:
 
 def _natural(name: str) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    return is_untyped(found) and hasattr(wanted, "value_type")
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -99,6 +99,11 @@ class InputBlock(keras.layers.Layer):
         parts = {"dtype": compat.dtype_policy(self)}
         self._schema = tuple(data.columns(schema))
         self._l2 = (l2_batch_regularization_factor,)  # in a tuple: Keras would wrap a dict
+        if not isinstance(fingerprint, (data.Fingerprint, type(None))):
+            raise TypeError(
+                f"InputBlock {self.name!r}: fingerprint={fingerprint!r}; it must be "
+                "data.Fingerprint.of(workflow), or None."
+            )
         self.fingerprint = fingerprint
         self.categorical = self._categorical(categorical, pretrained, parts)
         self.continuous = _layer_or_flag("continuous", continuous)

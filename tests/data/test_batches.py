@@ -287,3 +287,31 @@ def test_domains_that_hold(tmp_path):
         schema = [Column("id", ("categorical",), dtype, domain=Domain("id", 0, 9))]
         (batch,) = batches(path, schema, batch_size=3)
         assert batch["id"].numpy().tolist() == [0, 9, 5]
+
+
+def test_lists_that_are_all_empty_have_no_type(tmp_path):
+    """Arrow writes them as lists of null; other files, partitions or the schema know better."""
+    schema = [
+        Column("tags", ("categorical",), "int32", True, (0, 3), Domain("tag", 0, 9)),
+        Column("names", ("other",), "string", True, (0, 3)),
+    ]
+    empty = {"tags": [[], []], "names": [[], []], "row": [0, 1]}
+    filled = {"tags": [[1, 2], []], "names": [["a"], ["b", "c"]], "row": [2, 3]}
+    pq.write_table(pa.table(empty), tmp_path / "a.parquet")
+    dataset = batches(tmp_path, schema, batch_size=3, columns=["tags", "names"])
+    assert dataset.element_spec["tags"].dtype == tf.int32
+    assert collect(dataset) == ([2], {"tags": [[], []], "names": [[], []]})
+    with pytest.raises(ValueError, match=r"'tags' of .* has the type list<element: null>"):
+        batches(tmp_path, batch_size=3)
+
+    pq.write_table(pa.table(filled), tmp_path / "b.parquet")
+    for options in ({}, {"shuffle": True, "seed": 3}):
+        _, found = collect(batches(tmp_path, batch_size=3, **options))
+        order = np.argsort(found["row"])
+        assert [found["tags"][row] for row in order] == [[], [], [1, 2], []]
+        assert [found["names"][row] for row in order] == [[], [], [b"a"], [b"b", b"c"]]
+    pq.write_table(pa.table(empty), tmp_path / "c.parquet")
+    assert collect(batches(tmp_path, batch_size=3))[1]["tags"] == [[], [], [1, 2], [], [], []]
+    pq.write_table(pa.table({"tags": [[], [None]]}), tmp_path / "c.parquet")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"row 1 of .*c.parquet: a null in"):
+        collect(batches(tmp_path, batch_size=3, columns=["tags"]))

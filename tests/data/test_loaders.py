@@ -285,3 +285,14 @@ def test_dataset_of_another_form():
         batches(pairs, targets="a")
     with pytest.raises(ValueError, match=r"'user' isn't in the tf.data.Dataset, which has \['a'\]"):
         batches(pairs, MERLIN)
+
+
+def test_partitions_whose_lists_are_all_empty():
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"tags": [[], [], [1], [2, 3]], "row": range(4)})
+    dataset = Dataset(dd.from_pandas(frame, npartitions=2))
+    assert collect(batches(dataset, batch_size=3, columns=["tags"])) == (
+        [3, 1],
+        {"tags": [[], [], [1], [2, 3]]},
+    )
