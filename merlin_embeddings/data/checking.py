@@ -83,10 +83,16 @@ class Rule:
             wrong |= lengths > high
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
+            remedy = "Cut lists in the workflow (ListSlice), or correct value_count."
+            if lengths[row] < (low or 0):
+                # NVTabular 23.8 says in the schema that it pads, but on a CPU doesn't.
+                remedy = (
+                    "Lists needn't be padded here: leave out ListSlice(pad=True), which pads "
+                    "nothing on a CPU, or correct value_count; check=False takes them as they are."
+                )
             raise ValueError(
                 f"Column {self.column!r}, {place.at(row)}: a list of {lengths[row]} elements; the "
-                f"schema says value_count min={low}, max={high}. Cut lists in the workflow "
-                "(ListSlice), or correct value_count."
+                f"schema says value_count min={low}, max={high}. {remedy}"
             )
 
 

@@ -42,6 +42,7 @@ def keras_inputs(schema: Any) -> dict[str, Any]:
     if not inputs:
         raise ValueError(
             "keras_inputs: the schema has no column tagged as categorical, continuous or embedding."
+            " Categorify and Normalize tag their columns; AddMetadata tags others."
         )
     return inputs
 
