@@ -187,6 +187,11 @@ class InputBlock(keras.layers.Layer):
     def _categorical(
         self, given: Any, pretrained: Mapping[str, Any] | None, parts: Mapping[str, Any]
     ) -> keras.layers.Layer | None:
+        if not isinstance(pretrained, (Mapping, type(None))):
+            raise TypeError(
+                f"InputBlock {self.name!r}: pretrained is a {type(pretrained).__name__}; it must "
+                "be a dict by name of table or column: {'item': vectors}."
+            )
         if isinstance(given, keras.layers.Layer) or not given:
             if pretrained:
                 raise ValueError(

@@ -34,6 +34,8 @@ def test_arguments_of_other_kinds():
     refused("vectors=3; it must be True", [IMAGE], vectors=3, error=TypeError)
     refused("pre has <function.*Lambda", [ITEM], pre=lambda x: x, error=TypeError)
     refused("post has 'l2'", [ITEM], post=["l2"], error=TypeError)
+    array = "pretrained is a ndarray; it must be a dict by name of table or column"
+    refused(array, [ITEM], pretrained=np.zeros([10, 4]), error=TypeError)
     workflow = r"fingerprint='workflow'; it must be data.Fingerprint.of\(workflow\), or None"
     refused(workflow, [ITEM], fingerprint="workflow", error=TypeError)
     refused("aggregation='sum'; it must be 'concat'", [ITEM], aggregation="sum")
