@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,12 @@ def _in_folder(folder: Path, column: Column) -> Found:
     encodings = {path.name[7:-8]: path for p in places for path in p.glob("unique.*.parquet")}
     joint = [stored for stored in encodings if f"_{name}_" in f"_{stored}_"]
     if len(joint) == 1:
+        warnings.warn(
+            f"{folder}: column {name!r} has no encoding of its own; it is taken for one of the "
+            f"columns that were encoded together as {joint[0]!r}. To be sure, give the column of "
+            "the schema instead of its name.",
+            stacklevel=4,
+        )
         return _stored(encodings[joint[0]], column)
     if not encodings:
         raise FileNotFoundError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from merlin.io import Dataset
 
-from merlin_embeddings.data import Categories
+from merlin_embeddings.data import Categories, Column, Domain
 
 FRAME = pd.DataFrame(
     {
@@ -498,3 +499,16 @@ def test_combinations_of_another_form(tmp_path):
         categories.ids({"small": [3]})
     with pytest.raises(ValueError, match=r"one length .* 'small' has 1, 'text' has 2"):
         categories.ids({"small": [3], "text": ["x", "y"]})
+
+
+def test_a_column_that_is_found_in_another_s_name(tmp_path):
+    """A folder doesn't say whether user_id is user and id, encoded together."""
+    table = pd.DataFrame({"user_id": [7, 8], "user_id_size": [2, 1]}, pd.RangeIndex(3, 5))
+    table.to_parquet(tmp_path / "unique.user_id.parquet")
+    with pytest.warns(UserWarning, match=r"column 'user' has no encoding of its own; .*'user_id'"):
+        Categories.of(str(tmp_path), "user")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        user = Column("user", domain=Domain("user_id", 0, 4), freq_threshold=0)
+        assert Categories.of(str(tmp_path), user).name == "user_id"
+        assert Categories.of(str(tmp_path), "user_id").name == "user_id"
