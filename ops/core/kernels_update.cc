@@ -132,8 +132,16 @@ MERLIN_INLINE void apply(const Rule& rule, const CommonHyper& common, int64_t di
 // Scratch of two rows: on the stack up to this many columns, on the heap above.
 constexpr int64_t kStackColumns = 512;
 
-template <class Rule, class F, int K, bool Simple>
-void update_rows_as(const UpdateTask& t, int64_t begin, int64_t end) {
+// sum_row as a function of its own: copies in every rule would take minutes to compile.
+using SumRow = void (*)(const TableGradient&, int64_t u, int64_t last_source, float* sum);
+
+template <int K>
+SumRow sum_row_for(const TableGradient& t) {
+  return simple(t) ? sum_row<K, true> : sum_row<K, false>;
+}
+
+template <class Rule, class F, int K>
+void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
   using Storage = typename F::Storage;
   constexpr bool kInPlace = sizeof(Storage) == 4;
   const CommonHyper common = t.common;
@@ -146,6 +154,7 @@ void update_rows_as(const UpdateTask& t, int64_t begin, int64_t end) {
   float* gradient = dim <= kStackColumns ? stack : new float[2 * dim];
   float* widened = gradient + dim;
   const int64_t last_source = t.gradient.groups.offsets[end];
+  const SumRow sum = sum_row_for<K>(t.gradient);
   for (int64_t u = begin; u < end; ++u) {
     if (u + ahead < end) {
       const int64_t next = rows[u + ahead];
@@ -156,7 +165,7 @@ void update_rows_as(const UpdateTask& t, int64_t begin, int64_t end) {
         prefetch<true>(t.slots[Rule::kElementSlots + s] + next, 4);
     }
     const int64_t row = rows[u];
-    sum_row<K, Simple>(t.gradient, u, last_source, gradient);
+    sum(t.gradient, u, last_source, gradient);
     float* slots[kMaxSlots + 1] = {};
     for (int s = 0; s < Rule::kElementSlots; ++s) slots[s] = t.slots[s] + row * dim;
     if constexpr (Rule::kRowSlots > 0)
@@ -172,12 +181,6 @@ void update_rows_as(const UpdateTask& t, int64_t begin, int64_t end) {
     t.changed[row] = 1;
   }
   if (gradient != stack) delete[] gradient;
-}
-
-template <class Rule, class F, int K>
-void update_rows(const UpdateTask& t, int64_t begin, int64_t end) {
-  if (simple(t.gradient)) return update_rows_as<Rule, F, K, true>(t, begin, end);
-  return update_rows_as<Rule, F, K, false>(t, begin, end);
 }
 
 template <class Rule>
