@@ -1,6 +1,8 @@
 # make example | test | bench | lint | sanitize: each makes what it needs, the second run is quick.
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
+# Each takes some GiB of memory.
+TEST_PROCESSES ?= 2
 
 MAIN := .venv
 MERLIN := .venv-merlin
@@ -108,7 +110,7 @@ test: build
 
 # A comparison with merlin-models starts the merlin lane's interpreter.
 test-python: build $(MERLIN)/.pins
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-merlin: $(MERLIN)/.installed
 	$(MERLIN)/bin/pytest tests/merlin
