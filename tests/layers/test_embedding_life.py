@@ -35,9 +35,11 @@ CONFIGS = [
     {"embeddings_regularizer": "l2", "embeddings_constraint": keras.constraints.MaxNorm(2.0)},
     {"trainable": False, "dtype": "mixed_bfloat16", "table_dtype": "float16"},
 ]
+# Without addresses, so that all processes find the same tests.
+NAMES = ["-".join(kwargs) or "plain" for kwargs in CONFIGS]
 
 
-@pytest.mark.parametrize("kwargs", CONFIGS, ids=str)
+@pytest.mark.parametrize("kwargs", CONFIGS, ids=NAMES)
 def test_config_round_trip(kwargs):
     layer = me.layers.Embedding(ROWS, 3, **kwargs)
     config = layer.get_config()
@@ -47,7 +49,7 @@ def test_config_round_trip(kwargs):
         assert getattr(again, key) == getattr(layer, key)
 
 
-@pytest.mark.parametrize("kwargs", CONFIGS, ids=str)
+@pytest.mark.parametrize("kwargs", CONFIGS, ids=NAMES)
 def test_keras_file(tmp_path, kwargs):
     model = model_of(me.layers.Embedding(ROWS, 3, **kwargs))
     path = tmp_path / "model.keras"
