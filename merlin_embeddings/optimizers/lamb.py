@@ -53,9 +53,6 @@ class Lamb(MomentOptimizer):
     def slot_specs(self) -> Sequence[SlotSpec]:
         return (SlotSpec("momentum"), SlotSpec("velocity"))
 
-    def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
-        return (self.beta_1, self.beta_2, self.epsilon, *self.corrections(learning_rate.dtype))
-
     def step(self, rows: Rows) -> Step:
         gradient = rows.gradient
         momentum = rows.slots[0] + (gradient - rows.slots[0]) * (1 - self.beta_1)

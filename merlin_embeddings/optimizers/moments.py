@@ -1,5 +1,6 @@
 """The hyper-parameters that the rules with two moments share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,6 +39,9 @@ class MomentOptimizer(SparseOptimizer):
         self.beta_1 = float(beta_1)
         self.beta_2 = float(beta_2)
         self.epsilon = float(epsilon)
+
+    def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
+        return (self.beta_1, self.beta_2, self.epsilon, *self.corrections(learning_rate.dtype))
 
     def corrections(self, dtype: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """What the moments of this step are multiplied by, since they start from 0.

@@ -51,9 +51,6 @@ class RowwiseLamb(MomentOptimizer):
     def slot_specs(self) -> Sequence[SlotSpec]:
         return (SlotSpec("momentum"), SlotSpec("velocity", per_row=True))
 
-    def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
-        return (self.beta_1, self.beta_2, self.epsilon, *self.corrections(learning_rate.dtype))
-
     def step(self, rows: Rows) -> Step:
         momentum = rows.slots[0] + (rows.gradient - rows.slots[0]) * (1 - self.beta_1)
         velocity = rows.slots[1] + (rows.mean_square() - rows.slots[1]) * (1 - self.beta_2)
