@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow import keras
 
 from merlin_embeddings import compat, native
 from merlin_embeddings.optimizers import accumulation, averages, constraints, plain, replicas
@@ -20,17 +19,13 @@ from merlin_embeddings.optimizers.gradients import (
     scaled,
     without_overwritten,
 )
-from merlin_embeddings.optimizers.requirements import (
-    require_keras_3,
-    require_not_negative,
-    require_positive,
-)
+from merlin_embeddings.optimizers.requirements import require_not_negative, require_positive
 from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
 from merlin_embeddings.optimizers.state import State, key
 from merlin_embeddings.tables import overwrite, table_of
 
 
-class SparseOptimizer(keras.optimizers.Optimizer):
+class SparseOptimizer(compat.Optimizer):
     """An optimizer for a whole model whose embedding tables are too big to sweep.
 
     A step reads and writes the rows that its batch looked up, whatever the size of the table:
@@ -103,7 +98,6 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        require_keras_3(type(self).__name__)
         if isinstance(learning_rate, int):
             learning_rate = float(learning_rate)
         super().__init__(
@@ -156,6 +150,11 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         """
         raise NotImplementedError
 
+    def steps(self) -> tf.Tensor:
+        """Scalar int64: how many steps were made; with accumulation, of several batches each."""
+        batches = tf.convert_to_tensor(self._iterations)
+        return batches // (self.gradient_accumulation_steps or 1)
+
     # Keras' optimizer interface
 
     def build(self, variables: Sequence[tf.Variable]) -> None:
@@ -188,12 +187,15 @@ class SparseOptimizer(keras.optimizers.Optimizer):
         self,
         grads: Sequence[Gradient | None],
         trainable_variables: Sequence[tf.Variable] | None = None,
+        skip_gradients_aggregation: bool = False,
     ) -> None:
         """Updates the variables.
 
         Args:
             grads: one for each variable: a tensor, an IndexedSlices, or None.
             trainable_variables: the variables; None: those of `build`, in that order.
+            skip_gradients_aggregation: whether replicas have summed their gradients already, as
+                Keras 2's loss scaling does.
 
         Raises:
             ValueError: no gradient at all, a variable that `build` hasn't seen, or a call outside
@@ -208,7 +210,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             self._state.attach(variable, self._all_specs(), self)
         with tf.name_scope(self.name):
             pairs = without_overwritten(existing(zip(grads, variables, strict=True)))
-            pairs = replicas.gathered(pairs)
+            pairs = replicas.gathered(pairs, skip_gradients_aggregation)
             if pairs and self.gradient_accumulation_steps:
                 slots = [self._slots_of(variable, accumulation.SPECS) for _, variable in pairs]
                 batches, number = self.gradient_accumulation_steps, self._iterations + 1
@@ -227,7 +229,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             # Outside of a step a mirrored variable is written part by part.
             for parts in map(self._with_average, var_list):
                 for part in zip(*map(compat.replicas_of, parts), strict=True):
-                    averages.overwrite(part, self.iterations, self.ema_momentum)
+                    averages.overwrite(part, self.steps(), self.ema_momentum)
 
     def exclude_from_weight_decay(
         self, var_list: Sequence[tf.Variable] | None = None, var_names: Sequence[str] | None = None
@@ -315,7 +317,7 @@ class SparseOptimizer(keras.optimizers.Optimizer):
             self._average(pairs, before)
 
     def _average(self, pairs: Sequence[Pair], before: Sequence[tf.Tensor]) -> None:
-        now = tf.convert_to_tensor(self.iterations) + 1
+        now = self.steps() + 1
         for (gradient, variable), own in zip(pairs, before, strict=True):
             slots = self._slots_of(variable, averages.SPECS)
             averages.follow(variable, slots, rows_of(gradient), own, now, self.ema_momentum)

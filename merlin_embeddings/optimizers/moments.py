@@ -52,7 +52,7 @@ class MomentOptimizer(SparseOptimizer):
         Returns:
             1 / (1 - beta_1**t) and 1 / (1 - beta_2**t), t the number of the step.
         """
-        step = tf.cast(tf.convert_to_tensor(self.iterations) + 1, dtype)
+        step = tf.cast(self.steps() + 1, dtype)
         power_1 = tf.pow(tf.cast(self.beta_1, dtype), step)
         power_2 = tf.pow(tf.cast(self.beta_2, dtype), step)
         return 1 / (1 - power_1), 1 / (1 - power_2)

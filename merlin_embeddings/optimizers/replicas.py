@@ -18,7 +18,7 @@ def require_mirrored() -> None:
         )
 
 
-def gathered(pairs: list[Pair]) -> list[Pair]:
+def gathered(pairs: list[Pair], already: bool = False) -> list[Pair]:
     """The gradients of all replicas together; with one replica, the pairs as they are.
 
     Dense gradients are summed, rows stand side by side (a row may come from several replicas).
@@ -27,6 +27,7 @@ def gathered(pairs: list[Pair]) -> list[Pair]:
 
     Args:
         pairs: (gradient, variable) of this replica; in each replica the same variables in order.
+        already: whether they are gathered.
 
     Raises:
         ValueError: called across replicas, where a gradient belongs to none.
@@ -40,7 +41,8 @@ def gathered(pairs: list[Pair]) -> list[Pair]:
             "it in the step that strategy.run(step) runs in each replica"
         )
     gradients = [coalesced(gradient) for gradient, _ in pairs]
-    gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+    if not already:
+        gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
     # A replica could see through the concatenation to lookups on its own device, and sum their
     # rows in another order than the others: the parts of a variable would drift apart.
     return [

@@ -1,18 +1,4 @@
-"""What the optimizers ask of their surroundings, checked before anything is built."""
-
-import tensorflow as tf
-from tensorflow import keras
-
-from merlin_embeddings import compat
-
-
-def require_keras_3(optimizer: str) -> None:
-    """Raises RuntimeError, naming the optimizer, unless TensorFlow's Keras is Keras 3."""
-    if not compat.has_keras_3():
-        raise RuntimeError(
-            f"{optimizer} is made for Keras 3 (TensorFlow 2.16 or later), but this TensorFlow "
-            f"{tf.__version__} has Keras {keras.__version__}"
-        )
+"""What the optimizers ask of their arguments."""
 
 
 def require_not_negative(optimizer: str, **arguments: float | None) -> None:

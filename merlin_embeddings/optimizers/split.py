@@ -6,13 +6,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
+from merlin_embeddings import compat
 from merlin_embeddings.optimizers.gradients import Gradient, normalised, scaled
-from merlin_embeddings.optimizers.requirements import require_keras_3
 from merlin_embeddings.tables import table_of
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
-class Split(keras.optimizers.Optimizer):
+class Split(compat.Optimizer):
     """Mixes optimizers: tables, single tables, everything else.
 
     Each part sees its own variables only: clipping by global norm, for one, is over the
@@ -50,7 +50,6 @@ class Split(keras.optimizers.Optimizer):
         loss_scale_factor: float | None = None,
         name: str | None = None,
     ) -> None:
-        require_keras_3("Split")
         super().__init__(learning_rate=0.0, loss_scale_factor=loss_scale_factor, name=name)
         self.dense = dense
         self.embeddings = embeddings
@@ -77,7 +76,7 @@ class Split(keras.optimizers.Optimizer):
     def learning_rate(self, value: Any) -> None:
         rates = {label: part.learning_rate for label, part in self._parts()}
         # Where a part follows a schedule it has a number here, for this step.
-        scheduled = [n for n, rate in rates.items() if not isinstance(rate, keras.Variable)]
+        scheduled = [n for n, part in self._parts() if not compat.has_fixed_learning_rate(part)]
         before = float(rates["dense"])
         if callable(value) or scheduled or not before:
             raise ValueError(
@@ -92,7 +91,8 @@ class Split(keras.optimizers.Optimizer):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        return super().variables + [v for _, part in self._parts() for v in part.variables]
+        of_parts = [v for _, part in self._parts() for v in part.variables]
+        return compat.callable_list([*super().variables, *of_parts])
 
     def build(self, variables: Sequence[tf.Variable]) -> None:
         if self.built:
@@ -106,6 +106,7 @@ class Split(keras.optimizers.Optimizer):
         self,
         grads: Sequence[Gradient | None],
         trainable_variables: Sequence[tf.Variable] | None = None,
+        skip_gradients_aggregation: bool = False,
     ) -> None:
         grads = list(grads)
         if not grads:
@@ -125,7 +126,10 @@ class Split(keras.optimizers.Optimizer):
             part_grads = [grads[i] for i in positions]
             # A part without any gradient sits this step out; Keras' optimizers would raise.
             if any(gradient is not None for gradient in part_grads):
-                parts[label].apply(part_grads, [variables[i] for i in positions])
+                part_variables = [variables[i] for i in positions]
+                compat.apply_gradients(
+                    parts[label], part_grads, part_variables, skip_gradients_aggregation
+                )
         self.iterations.assign_add(1)
 
     def exclude_from_weight_decay(
@@ -209,10 +213,11 @@ class Split(keras.optimizers.Optimizer):
 def _require_part(label: str, part: Any) -> None:
     if not isinstance(part, keras.optimizers.Optimizer):
         raise TypeError(f"Split: {label} must be a Keras optimizer object, got {part!r}")
-    if part.loss_scale_factor is not None:
+    scale = getattr(part, "loss_scale_factor", None)
+    if scale is not None:
         raise ValueError(
-            f"Split: {label} has loss_scale_factor={part.loss_scale_factor}, but the loss is one "
+            f"Split: {label} has loss_scale_factor={scale}, but the loss is one "
             "for all parts; give Split(loss_scale_factor=...)"
         )
-    if part.built:
+    if compat.is_built(part):
         raise ValueError(f"Split: {label} was built for another model; give a new optimizer")

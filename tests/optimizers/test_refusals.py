@@ -6,7 +6,6 @@ import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
-from merlin_embeddings import compat
 
 ALL = [
     me.optimizers.SGD,
@@ -99,12 +98,6 @@ def test_exclusion_comes_before_build():
     optimizer.build([keras.Variable(1.0)])
     with pytest.raises(ValueError, match="before the optimizer is built"):
         optimizer.exclude_from_weight_decay(var_names=["bias"])
-
-
-def test_keras_2_is_refused(monkeypatch):
-    monkeypatch.setattr(compat, "has_keras_3", lambda: False)
-    with pytest.raises(RuntimeError, match=r"SGD is made for Keras 3 .* has Keras \d"):
-        me.optimizers.SGD()
 
 
 def test_replicas_of_other_strategies_are_refused(monkeypatch):

@@ -1,4 +1,4 @@
-"""The few places where versions of TensorFlow and Keras differ."""
+"""Variables: a Keras 3 variable wraps what in Keras 2 is the variable itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ import zlib
 from typing import Any
 
 import tensorflow as tf
-from tensorflow import keras
-
-
-def has_keras_3() -> bool:
-    """Whether TensorFlow's Keras is Keras 3."""
-    return int(keras.__version__.split(".")[0]) >= 3
 
 
 def raw_variable(variable: Any) -> tf.Variable:
@@ -65,17 +59,6 @@ def mark_accessed(variable: tf.Variable) -> None:
         variable.sparse_read(tf.zeros([0], tf.int64))
 
 
-def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -> Any:
-    """``layer.add_weight``, where Keras 2 calls the argument ``autocast`` otherwise."""
-    name = "autocast" if has_keras_3() else "experimental_autocast"
-    return layer.add_weight(**{name: autocast}, **arguments)
-
-
-def dtype_policy(layer: keras.layers.Layer) -> Any:
-    """A layer's dtype policy, for the layers that it makes."""
-    return layer.dtype_policy if has_keras_3() else layer._dtype_policy
-
-
 def weight_name(name: str) -> str:
     """A name that TensorFlow can give a variable: other characters become "_", and a checksum keeps
     names apart.
@@ -99,29 +82,6 @@ def has_memory(variable: Any) -> bool:
     afterwards; there is no public way to ask.
     """
     return getattr(variable, "_value", variable) is not None
-
-
-def only_asks_for_shapes() -> bool:
-    """Whether code runs for the shapes of its outputs alone.
-
-    Keras 3 does so in a graph of its own, with placeholders that are float32 where it doesn't know
-    the dtype of inputs; there is no public way to ask, but the graph's name says it.
-    """
-    if tf.executing_eagerly():
-        return False
-    graph = tf.compat.v1.get_default_graph()
-    while graph is not None:
-        if getattr(graph, "name", "").startswith("scratch_graph"):
-            return True
-        graph = getattr(graph, "outer_graph", None)
-    return False
-
-
-def is_symbolic(tensor: Any) -> bool:
-    """Whether a tensor stands for a value of a graph under construction, and so has an ``op``."""
-    if hasattr(tf, "is_symbolic_tensor"):  # since 2.13
-        return tf.is_symbolic_tensor(tensor)
-    return tf.is_tensor(tensor) and not hasattr(tensor, "numpy")
 
 
 def on_host() -> Any:

@@ -1,0 +1,45 @@
+"""The few places where versions of TensorFlow and Keras differ."""
+
+from merlin_embeddings.compat.optimizer import (
+    Optimizer,
+    apply_gradients,
+    callable_list,
+    has_fixed_learning_rate,
+    is_built,
+)
+from merlin_embeddings.compat.variables import (
+    has_memory,
+    mark_accessed,
+    on_host,
+    path_of,
+    raw_variable,
+    replicas_of,
+    weight_name,
+)
+from merlin_embeddings.compat.versions import (
+    add_weight,
+    dtype_policy,
+    has_keras_3,
+    is_symbolic,
+    only_asks_for_shapes,
+)
+
+__all__ = [
+    "Optimizer",
+    "add_weight",
+    "apply_gradients",
+    "callable_list",
+    "dtype_policy",
+    "has_fixed_learning_rate",
+    "has_keras_3",
+    "has_memory",
+    "is_built",
+    "is_symbolic",
+    "mark_accessed",
+    "on_host",
+    "only_asks_for_shapes",
+    "path_of",
+    "raw_variable",
+    "replicas_of",
+    "weight_name",
+]

@@ -1,0 +1,47 @@
+"""Which Keras there is, and what it calls things."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow import keras
+
+
+def has_keras_3() -> bool:
+    """Whether TensorFlow's Keras is Keras 3."""
+    return int(keras.__version__.split(".")[0]) >= 3
+
+
+def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -> Any:
+    """``layer.add_weight``, where Keras 2 calls the argument ``autocast`` otherwise."""
+    name = "autocast" if has_keras_3() else "experimental_autocast"
+    return layer.add_weight(**{name: autocast}, **arguments)
+
+
+def dtype_policy(layer: keras.layers.Layer) -> Any:
+    """A layer's dtype policy, for the layers that it makes."""
+    return layer.dtype_policy if has_keras_3() else layer._dtype_policy
+
+
+def only_asks_for_shapes() -> bool:
+    """Whether code runs for the shapes of its outputs alone.
+
+    Keras 3 does so in a graph of its own, with placeholders that are float32 where it doesn't know
+    the dtype of inputs; there is no public way to ask, but the graph's name says it.
+    """
+    if tf.executing_eagerly():
+        return False
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if getattr(graph, "name", "").startswith("scratch_graph"):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+def is_symbolic(tensor: Any) -> bool:
+    """Whether a tensor stands for a value of a graph under construction, and so has an ``op``."""
+    if hasattr(tf, "is_symbolic_tensor"):  # since 2.13
+        return tf.is_symbolic_tensor(tensor)
+    return tf.is_tensor(tensor) and not hasattr(tensor, "numpy")
