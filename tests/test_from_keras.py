@@ -114,7 +114,7 @@ def test_ids_out_of_range():
 
 def test_strings():
     words = tf.constant(["shoe", "hat"])
-    with pytest.raises(Exception, match="(?i)string"):
+    with pytest.raises(Exception, match=r"(?i)string"):
         embedding(keras.layers.Embedding)(words)
     hashed = me.layers.Embedding(None, 3, ids=me.ids.Modulo(1_000))(words)
     assert hashed.shape == (2, 3) and np.any(hashed[0] != hashed[1])
