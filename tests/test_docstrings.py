@@ -13,7 +13,8 @@ MODULES = [
     *(
         module.name
         for module in pkgutil.walk_packages(merlin_embeddings.__path__, "merlin_embeddings.")
-        if not module.name.startswith("merlin_embeddings._ops")
+        # The op library, and what Keras 3 can't import.
+        if not module.name.startswith(("merlin_embeddings._ops", "merlin_embeddings.merlin"))
     ),
 ]
 

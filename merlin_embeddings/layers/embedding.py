@@ -18,7 +18,6 @@ from merlin_embeddings.layers.base import TableLayer, check_kwargs
 from merlin_embeddings.layers.table_set import TableSet, label
 from merlin_embeddings.tables import DenseTable
 
-_WEIGHT = "embeddings"
 _KERAS_ONLY = {
     "lora_rank": "keras.layers.Embedding has LoRA",
     "lora_alpha": "keras.layers.Embedding has LoRA",
@@ -58,6 +57,8 @@ class Embedding(TableLayer):
             dtype policy has variables.
         padding_id: this id has no vector: zeros without combiner, nothing in a pool.
         seed: of the initializer.
+        table_name: what messages call the table, and its weight's name. The initial values are a
+            function of it too: layers with one seed and names of their own have other values.
         **kwargs: of `keras.layers.Layer`.
 
     Raises:
@@ -94,6 +95,7 @@ class Embedding(TableLayer):
         table_dtype: str | None = None,
         padding_id: int | str | None = None,
         seed: int | None = None,
+        table_name: str = "embeddings",
         **kwargs: Any,
     ):
         if kwargs.pop("input_length", None) is not None:
@@ -114,10 +116,11 @@ class Embedding(TableLayer):
         self.table_dtype = table_dtype
         self.padding_id = padding_id
         self.seed = seed
+        self.table_name = table_name
         if padding_id is None and mask_zero and combiner is not None:
             padding_id = 0
         table = TableConfig(
-            _WEIGHT,
+            table_name,
             input_dim,
             output_dim,
             ids=ids,
@@ -144,7 +147,7 @@ class Embedding(TableLayer):
         """The table, once the layer is built."""
         if not self.built:
             raise AttributeError(f"Build layer {self.name!r} before asking for its table.")
-        return self._table_set.tables[_WEIGHT]
+        return self._table_set.tables[self.table_name]
 
     @property
     def embeddings(self) -> Any:
@@ -156,7 +159,7 @@ class Embedding(TableLayer):
         """Vectors of ids or of bags, in the layer's compute dtype."""
         name = label(self._feature)
         inputs = flatten.as_integers(inputs)
-        self._check_mask(inputs)
+        self.check_mask(inputs)
         padding_id = self._feature.padding_id
         if self.combiner is not None:
             flat = flatten.pooled(inputs, weights, padding_id, name)
@@ -189,8 +192,8 @@ class Embedding(TableLayer):
     ) -> Any:
         """Shape and dtype of the output for symbolic inputs."""
         del training
-        symbolic.check(self._feature, self.table_set.ids[_WEIGHT], inputs, weights)
-        self._check_mask(inputs)
+        symbolic.check(self._feature, self.table_set.ids[self.table_name], inputs, weights)
+        self.check_mask(inputs)
         return symbolic.output_spec(inputs, self.combiner, self.output_dim, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -211,6 +214,7 @@ class Embedding(TableLayer):
             "table_dtype": self.table_dtype,
             "padding_id": self.padding_id,
             "seed": self.seed,
+            "table_name": self.table_name,
         }
 
     @classmethod
@@ -221,17 +225,18 @@ class Embedding(TableLayer):
             {k: config.from_plain(v) if k in specs else v for k, v in config_.items()}
         )
 
-    def weight_key(self, table: DenseTable) -> str:
-        """As in weights files of `keras.layers.Embedding`."""
-        del table
-        return "0"
-
-    def _check_mask(self, inputs: Any) -> None:
+    def check_mask(self, inputs: Any) -> None:
+        """Raises ValueError for strings where id 0 is to be masked."""
         if self.mask_zero and flatten.are_strings(inputs):
             raise ValueError(
                 f"{label(self._feature)}: mask_zero=True masks id 0, but the ids are strings. Give "
                 "the string that pads, such as padding_id='', or map the strings to integers first."
             )
+
+    def weight_key(self, table: DenseTable) -> str:
+        """As in weights files of `keras.layers.Embedding`."""
+        del table
+        return "0"
 
     def _rows_dtype(self) -> str:
         if self.table_dtype is None and self.variable_dtype not in config.DTYPES:

@@ -65,7 +65,7 @@ class TableSet:
 
         Args:
             features: F of them.
-            bags: the batch of each.
+            bags: the batch of each; messages call it by the name of the bags.
             training: whether the step trains.
 
         Returns:
@@ -77,12 +77,12 @@ class TableSet:
                 (`stateless_call`).
         """
         for feature, its_bags in zip(features, bags, strict=True):
-            check_pool(feature.combiner, its_bags.weights, label(feature))
+            check_pool(feature.combiner, its_bags.weights, its_bags.name)
         if not self.exist:
             return [_placeholder(f, b) for f, b in zip(features, bags, strict=True)], []
         self._check_not_stateless()
         queries = [
-            Query(self.tables[f.table.name], self.ids[f.table.name], its_bags, label(f))
+            Query(self.tables[f.table.name], self.ids[f.table.name], its_bags, its_bags.name)
             for f, its_bags in zip(features, bags, strict=True)
         ]
         routes = self.router.route(queries, training)

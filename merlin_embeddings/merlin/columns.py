@@ -1,0 +1,76 @@
+"""What a table needs of the columns of a schema, or an error that says what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from merlin_embeddings import config
+
+
+def table_name(column: Any) -> str:
+    """The name of a column's domain, which columns share a table by, or of the column."""
+    domain = column.int_domain
+    return (domain.name if domain else None) or column.name
+
+
+def vocabulary_size(column: Any, ids: Any) -> int | None:
+    """How many ids a column may have: 0 to its domain's max; None if `ids` take any number.
+
+    Args:
+        column: a `merlin.schema.ColumnSchema`.
+        ids: the table's id spec, or None.
+
+    Raises:
+        ValueError: the column has no domain of integers, or one without a maximum.
+    """
+    domain = column.int_domain
+    if domain is None:
+        if ids is not None:
+            return None
+        raise ValueError(
+            f"Column {column.name!r} (dtype {column.dtype.name}) has no int domain, so that nobody "
+            "knows how many rows its table needs. Encode the column with NVTabular's Categorify, "
+            "whose schema says it, give the column's properties a domain {'min': 0, 'max': "
+            "cardinality - 1}, or give the table ids that take any number, such as "
+            "ids.Modulo(rows)."
+        )
+    size = None if domain.max is None else domain.max + 1
+    if size is None or size != size // 1 or not config.is_row_count(int(size)):
+        raise ValueError(
+            f"Column {column.name!r} has the int domain [{domain.min}, {domain.max}]; its max must "
+            "be the largest id, 0 or more."
+        )
+    return int(size)
+
+
+def check_shares(table: str, first: Any, column: Any) -> None:
+    """Raises ValueError unless a column's ids are those of the column that a table was made for."""
+    mine, its = first.int_domain, column.int_domain
+    if (mine is None) != (its is None):
+        without = first if mine is None else column
+        raise ValueError(
+            f"Table {table!r}: column {column.name!r} can't share it with {first.name!r}: column "
+            f"{without.name!r} has no int domain."
+        )
+    if mine is None:
+        return
+    if mine.name and its.name and mine.name != its.name:
+        raise ValueError(
+            f"Table {table!r}: column {column.name!r} has the domain {its.name!r}, but the table "
+            f"was made for the domain {mine.name!r} of column {first.name!r}. Give both columns "
+            "one domain name, or the column a table of its own."
+        )
+    if mine.max != its.max:
+        raise ValueError(
+            f"Table {table!r}: columns {first.name!r} and {column.name!r} share a domain, but its "
+            f"max is {mine.max} in one and {its.max} in the other. Encode them together, as "
+            "NVTabular's Categorify does with [['a', 'b']], or give them domains of other names."
+        )
+
+
+def describe(table: str, column: Any, open_ids: bool) -> str:
+    """What messages call a feature: its domain too, where that says which ids there are."""
+    name = f"table {table!r}, feature {column.name!r}"
+    if open_ids or column.int_domain is None:
+        return name
+    return f"{name} (in the schema its int_domain has max={column.int_domain.max})"
