@@ -1,5 +1,7 @@
 """The few places where versions of TensorFlow and Keras differ."""
 
+# First, since it says so if there is no Keras, which the others derive from.
+from merlin_embeddings.compat import versions  # noqa: F401
 from merlin_embeddings.compat.optimizer import (
     Optimizer,
     apply_gradients,

@@ -8,9 +8,25 @@ import tensorflow as tf
 from tensorflow import keras
 
 
+def _check_that_there_is_a_keras() -> None:
+    try:
+        hasattr(keras, "layers")  # tf.keras is found when it is first used
+    except ImportError as error:
+        version = ".".join(tf.__version__.split(".")[:2])
+        raise ImportError(
+            f"TensorFlow {tf.__version__} finds no Keras. Where TF_USE_LEGACY_KERAS is set it is"
+            f" the package tf_keras: `pip install --no-deps tf-keras=={version}.*` (--no-deps, as"
+            " it asks for `tensorflow`, which may be installed as `tensorflow-cpu`)"
+        ) from error
+
+
+_check_that_there_is_a_keras()
+
+
 def has_keras_3() -> bool:
     """Whether TensorFlow's Keras is Keras 3."""
-    return int(keras.__version__.split(".")[0]) >= 3
+    # Keras 2 of the package tf_keras doesn't tell its version there.
+    return int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 
 
 def add_weight(layer: keras.layers.Layer, *, autocast: bool, **arguments: Any) -> Any:
