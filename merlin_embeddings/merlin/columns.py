@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from merlin_embeddings import config
 
 
@@ -41,6 +43,21 @@ def vocabulary_size(column: Any, ids: Any) -> int | None:
             "be the largest id, 0 or more."
         )
     return int(size)
+
+
+def check_values(values: Any, dim: int, column: Any, ids: Any) -> None:
+    """Raises ValueError unless initial values have the shape of a column's table."""
+    if isinstance(values, (list, tuple)) and len(values) == 1:
+        values = values[0]  # as Keras takes them
+    size = vocabulary_size(column, ids)
+    rows = size if ids is None else ids.rows_of(size)
+    shape = tuple(np.shape(values))
+    if shape != (rows, dim):
+        why = f"the int domain of column {column.name!r} in the schema" if ids is None else f"{ids}"
+        raise ValueError(
+            f"Table {table_name(column)!r}: the given values have shape {list(shape)}, the table "
+            f"is [{rows}, {dim}]: {why} says how many rows it has. Give as many, or change that."
+        )
 
 
 def check_shares(table: str, first: Any, column: Any) -> None:

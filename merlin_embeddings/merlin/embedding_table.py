@@ -107,6 +107,8 @@ class EmbeddingTable(mm.EmbeddingTable):
         if table is None:
             if embeddings_initializer is None:
                 embeddings_initializer = "glorot_uniform"  # as Keras has it
+            if weights is not None:
+                columns.check_values(weights, dim, col_schemas[0], ids)
             table = Table(
                 columns.vocabulary_size(col_schemas[0], ids),
                 dim,
@@ -260,6 +262,7 @@ class EmbeddingTable(mm.EmbeddingTable):
         schema = schema_utils.tensorflow_metadata_json_to_schema(arguments.pop("schema"))
         return cls(arguments.pop("dim"), *schema, table=table, **arguments)
 
+    @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
     def _batches(self, inputs: Any) -> dict[str, Batch]:
         """The ids of each feature that there are, in the order of the features."""
         named = inputs if isinstance(inputs, Mapping) else {self.col_schema.name: inputs}
