@@ -99,26 +99,26 @@ def sources(slices: tf.IndexedSlices) -> list[Source] | None:
 def update(rule: str, hyper: tf.Tensor, updates: Sequence[TableUpdate]) -> list[tf.Operation]:
     """Applies ``rule`` to the rows that ``updates`` have gradients for, in place.
 
-    All tables that one untouched lookup serves go into one op, which takes over the lookup's
-    groups; all others go into one more, which is given groups of its own.
+    All tables with untouched gradients go into one op, which takes over their lookups' groups; all
+    others go into one more, which is given groups of its own.
 
     Args:
         rule: a name of ops/core/rules.h, such as ``"adagrad"``.
         hyper: float32 vector: learning rate, weight decay, gradient scale, coupled decay, largest
             norm of a row (0: any), then the rule's own (see there).
     """
-    untouched: dict[str, list[tuple[TableUpdate, Source]]] = {}
+    untouched: list[tuple[TableUpdate, Source]] = []
     regrouped: list[tuple[TableUpdate, _Features]] = []
     for one in updates:
         found = sources(one.gradient)
         if found is None:
             regrouped.append((one, _features_of_slices(one)))
         elif len(found) == 1:
-            untouched.setdefault(found[0].op.name, []).append((one, found[0]))
+            untouched.append((one, found[0]))
         else:
             features = [_features_of(source) for source in found]
             regrouped.append((one, sum(features[1:], start=features[0])))
-    steps = [_update_untouched(rule, hyper, of_one_op) for of_one_op in untouched.values()]
+    steps = [_update_untouched(rule, hyper, untouched)] if untouched else []
     if regrouped:
         steps.append(_update_regrouped(rule, hyper, regrouped))
     return steps
@@ -159,8 +159,20 @@ def _attributes(features: _Features, table_of: list[int], table_rows: list[int])
     )
 
 
+_VALUES_INPUTS = (
+    "gradients",
+    "lines",
+    "row_splits",
+    "weights",
+    "winners",
+    "rows",
+    "offsets",
+    "sources",
+)
+
+
 def _inputs_of(op: tf.Operation) -> list[list[tf.Tensor]]:
-    """Gradients, lines, row_splits, weights, winners, rows, offsets, sources of a values op."""
+    """What goes into a values op, as `_VALUES_INPUTS` names it."""
     features, tables = op.get_attr("F"), op.get_attr("T")
     return take(
         op.inputs,
@@ -223,17 +235,28 @@ def _variables(updates: Sequence[TableUpdate]) -> dict:
 
 
 def _update_untouched(
-    rule: str, hyper: tf.Tensor, of_one_op: list[tuple[TableUpdate, Source]]
+    rule: str, hyper: tf.Tensor, parts: list[tuple[TableUpdate, Source]]
 ) -> tf.Operation:
-    op = of_one_op[0][1].op
-    names = "gradients", "lines", "row_splits", "weights", "winners", "rows", "offsets", "sources"
+    """One op for the tables of several lookups: a layer a table costs no op a table."""
+    lookups = {source.op.name: source.op for _, source in parts}
+    inputs: list[list[tf.Tensor]] = [[] for _ in _VALUES_INPUTS]
+    attributes: dict[str, list] = {}
+    first: dict[str, int] = {}  # of a lookup's tables among all
+    for name, op in lookups.items():
+        for all_of_it, its in zip(inputs, _inputs_of(op), strict=True):
+            all_of_it += its
+        own = attributes_of(op)
+        first[name] = len(attributes.get("table_rows", []))
+        own["table_of"] = [first[name] + table for table in own["table_of"]]
+        for key, values in own.items():
+            attributes.setdefault(key, []).extend(values)
     return ops.merlin_update(
-        **_variables([one for one, _ in of_one_op]),
+        **_variables([one for one, _ in parts]),
         hyper=hyper,
-        **dict(zip(names, _inputs_of(op), strict=True)),
+        **dict(zip(_VALUES_INPUTS, inputs, strict=True)),
         rule=rule,
-        selected=[source.table for _, source in of_one_op],
-        **attributes_of(op),
+        selected=[first[source.op.name] + source.table for _, source in parts],
+        **attributes,
     )
 
 

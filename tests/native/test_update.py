@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -68,6 +70,39 @@ def test_two_lookups_of_a_table_are_one_fused_update():
 
     step()
     np.testing.assert_allclose(variable, expected_sgd(values, [3, 5, 3, 5, 5, 7, 7]), rtol=1e-6)
+    assert op_types(step).count("Merlin>Update") == 1
+
+
+def test_lookups_of_many_tables_are_one_update():
+    """A layer a table, as merlin-models has it; one lookup has weights, one is of two tables."""
+    made = [make() for _ in range(4)]
+    variables = [variable for variable, _, _ in made]
+    weights = tf.constant([2.0, 3.0])
+    weighted = dataclasses.replace(one_hot([6, 1]), weights=weights)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            [a] = native.lookup([variables[0]], [weighted])
+            [b] = native.lookup([variables[1]], [one_hot([3, 5, 3])])
+            both = [one_hot([7]), dataclasses.replace(one_hot([2, 2]), table=1)]
+            c, d = native.lookup(variables[2:], both)
+            loss = sum(factor * tf.reduce_sum(x) for factor, x in enumerate([a, b, c, d], 1))
+        gradients = tape.gradient(loss, variables)
+        native.update(
+            "sgd",
+            HYPER,
+            [  # in another order than that of the lookups
+                native.TableUpdate(variables[i], (), made[i][1], gradients[i]) for i in (3, 0, 2, 1)
+            ],
+        )
+
+    step()
+    rows = [[6] * 2 + [1] * 3, [3, 5, 3], [7], [2, 2]]
+    for factor, (variable, changed, values), its_rows in zip([1, 2, 3, 4], made, rows, strict=True):
+        expected = expected_sgd(values, its_rows, factor)
+        np.testing.assert_allclose(variable, expected, rtol=1e-6)
+        np.testing.assert_array_equal(np.flatnonzero(changed), np.unique(its_rows))
     assert op_types(step).count("Merlin>Update") == 1
 
 
