@@ -11,28 +11,19 @@ import tensorflow as tf
 from merlin_embeddings import compat
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig
-from merlin_embeddings.layers.losses import LossLayer
+from merlin_embeddings.layers.id_layer import IdLayer
 from merlin_embeddings.layers.table_set import TableSet
 from merlin_embeddings.tables import DenseTable, overwrite
 
 
-class TableLayer(LossLayer):
+class TableLayer(IdLayer):
     """A Keras layer whose weights are the tables of a `TableSet`.
 
-    Ids are never cast by the layer's dtype policy, XLA is off (Keras warns where it was asked for),
-    and loading writes into the tables' own memory.
+    Loading writes into the tables' own memory.
 
     Args:
         **kwargs: of `keras.layers.Layer`.
     """
-
-    def __init__(self, **kwargs: Any):
-        super().__init__(**{**kwargs, "autocast": False})
-        self.supports_jit = False
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # Keras lets only tensors through.
-        return super().__call__(*_as_tensors(args), **_as_tensors(kwargs))
 
     @property
     def table_set(self) -> TableSet:
@@ -111,12 +102,6 @@ class TableLayer(LossLayer):
                 f"Layer {self.name!r} has weights of other shapes than the file: "
                 f"{'; '.join(other)}."
             )
-
-
-def _as_tensors(structure: Any) -> Any:
-    return tf.nest.map_structure(
-        lambda leaf: leaf.to_tensors() if isinstance(leaf, Bags) else leaf, structure
-    )
 
 
 def check_kwargs(layer: str, kwargs: Mapping[str, Any], unsupported: Mapping[str, str]) -> dict:
