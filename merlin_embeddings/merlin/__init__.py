@@ -35,5 +35,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 from merlin_embeddings.merlin.embedding_table import EmbeddingTable
+from merlin_embeddings.merlin.retrieval import EmbeddingEncoder, MatrixFactorizationModelV2
 
-__all__ = ["EmbeddingTable"]
+__all__ = ["EmbeddingEncoder", "EmbeddingTable", "MatrixFactorizationModelV2"]

@@ -2,9 +2,14 @@
 
 import contextlib
 import glob
+import sys
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
+
+# The examples' modules import each other as neighbours.
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 
 def _types_in(run_metadata):
@@ -19,7 +24,7 @@ def _types_in(run_metadata):
     return {node.op for node in nodes}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def executed_ops(tmp_path_factory):
     """A context manager that gives a set; after its block it has the types of the ops that ran.
 
