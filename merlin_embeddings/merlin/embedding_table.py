@@ -144,6 +144,7 @@ class EmbeddingTable(mm.EmbeddingTable):
             autocast=False,  # ids are no floats
             **kwargs,
         )
+        self._has_columns = False
 
     @property
     def input_dim(self) -> int:
@@ -166,13 +167,25 @@ class EmbeddingTable(mm.EmbeddingTable):
         columns.check_shares(self.table_name, self.col_schema, col_schema)
         self.features[col_schema.name] = col_schema
 
+    def build(self, input_shapes: Any) -> None:
+        """Makes the table."""
+        if isinstance(input_shapes, Mapping):
+            self._has_columns |= any(name in input_shapes for name in self.features)
+        super().build(input_shapes)
+
     def call(self, inputs: Any, **kwargs: Any) -> Any:
         """Vectors of ids, or a dict of them, in the compute dtype.
 
         `[B, D]` with a combiner, and of `[B]` and `[B, 1]` ids; else `[B, L, D]` or ragged
         `[B, None, D]`.
+
+        Raises:
+            ValueError: a dict without any of the columns, where the table was built with some: a
+                model would be another one. (Where it was built without, merlin-models prunes it.)
         """
         batches = self._batches(inputs)
+        if not batches:
+            self._check_missing(kwargs.get("features") or inputs)
         combiner = self.sequence_combiner if isinstance(self.sequence_combiner, str) else None
         training = kwargs.get("training")
         training = not tf.is_tensor(training) and bool(training)
@@ -273,6 +286,15 @@ class EmbeddingTable(mm.EmbeddingTable):
                 label = columns.describe(self.table_name, column, open_ids)
                 batches[name] = Batch(squeeze(flatten.as_integers(named[name]), label), label)
         return batches
+
+    @tf.autograph.experimental.do_not_convert
+    def _check_missing(self, features: Mapping[str, Any]) -> None:
+        if self._has_columns:
+            raise ValueError(
+                f"Table {self.table_name!r}: the batch has none of its columns "
+                f"{list(self.features)}, with which the model was built; it has {list(features)}. "
+                "Let the loader give them."
+            )
 
     def _finished(self, vectors: Any, batch: Batch, kwargs: Mapping[str, Any]) -> Any:
         """Vectors combined by a layer, in the compute dtype; adds the batch's L2 loss."""

@@ -140,7 +140,6 @@ def test_dicts_and_shared_domains(combiner):
         assert list(shapes) == list(outputs[-1]) == ["item", "history"]
     for name in outputs[0]:
         assert_same(outputs[0][name], outputs[1][name])
-    assert table({"unknown": inputs["unknown"]}) == {}
 
 
 def test_features_that_share_a_table_have_one_lookup(executed_ops):

@@ -157,6 +157,16 @@ def test_a_batch_without_the_tables_column(graph):
     table.build(None)
     call = tf.function(lambda x: table(x)) if graph else table
     assert call({"other": tf.constant([[1]])}) == {}
+    assert call({"item": tf.constant([[1]]), "other": tf.constant([[1]])})["item"].shape == (1, 4)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_batch_without_the_column_that_the_table_was_built_with(graph):
+    table = EmbeddingTable(4, ITEM)
+    table({"item": tf.constant([[1]])})
+    call = tf.function(lambda x: table(x)) if graph else table
+    with pytest.raises(ValueError, match=r"Table 'item': .* none of its columns \['item'\].*other"):
+        call({"other": tf.constant([[1]])})
 
 
 FRAME = pd.DataFrame(np.ones((12, 4), np.float32))

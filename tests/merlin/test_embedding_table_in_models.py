@@ -1,11 +1,5 @@
 """`EmbeddingTable` inside of whole models of merlin-models."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import merlin.models.tf as mm
 import numpy as np
 import pandas as pd
@@ -14,7 +8,7 @@ import tensorflow as tf
 from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema, Tags
 
-import merlin_embeddings
+import merlin_embeddings as me
 from merlin_embeddings.merlin import EmbeddingTable
 
 ROWS = 64
@@ -32,9 +26,9 @@ CATEGORICAL = SCHEMA.select_by_tag(Tags.CATEGORICAL)
 
 
 @pytest.fixture(scope="module")
-def data():
+def frame():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "user": rng.integers(20, size=ROWS),
             "item": rng.integers(30, size=ROWS),
@@ -43,6 +37,10 @@ def data():
             "click": rng.integers(2, size=ROWS),
         }
     )
+
+
+@pytest.fixture(scope="module")
+def data(frame):
     return Dataset(frame, schema=SCHEMA)
 
 
@@ -61,39 +59,31 @@ def batch_of(data):
     return next(iter(loader))[0]
 
 
-LOAD = """
-import json, sys
-import numpy as np
-import merlin_embeddings.merlin
-import merlin.models.tf as mm
-
-model = mm.Model.load(sys.argv[1])
-with np.load(sys.argv[2]) as file:
-    print(json.dumps(np.asarray(model(dict(file))).tolist()))
-"""
-
-
-def test_dlrm_trains_saves_and_is_loaded_by_a_fresh_process(data, tmp_path, executed_ops):
-    model = dlrm(table_cls=EmbeddingTable)
-    model.compile("adagrad")
+def test_tables_of_all_kinds_train_and_come_back(data, tmp_path, executed_ops):
+    tf.keras.utils.set_random_seed(0)
+    model = dlrm(
+        table_cls=EmbeddingTable,
+        ids={"user": me.ids.Modulo(7)},
+        table_dtype="bfloat16",
+        padding_id={"item": 0},
+        sequence_combiner={"item": "max"},
+    )
+    model.compile(me.optimizers.Adagrad(0.1))
     with executed_ops() as ops:
-        losses = model.fit(data, batch_size=16, epochs=2, verbose=0).history["loss"]
-    assert {"Merlin>Lookup", "Merlin>Group"} <= ops
+        loader = mm.Loader(data, batch_size=16, shuffle=False)
+        losses = model.fit(loader, epochs=2, verbose=0).history["loss"]
+    assert {"Merlin>Lookup", "Merlin>Update"} <= ops
     assert losses[1] < losses[0]
     batch = batch_of(data)
     expected = model(batch)
     model.save(tmp_path / "model")
-    np.savez(tmp_path / "batch", **{name: np.asarray(tensor) for name, tensor in batch.items()})
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, tmp_path / "model", tmp_path / "batch.npz"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(Path(merlin_embeddings.__file__).parents[1])},
-    )
-    assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(json.loads(done.stdout.splitlines()[-1]), expected)
+    again = mm.Model.load(tmp_path / "model")
+    np.testing.assert_array_equal(again(batch), expected)
+    [item] = [weight for weight in again.weights if weight.shape == (30, 4)]
+    assert item.dtype == tf.bfloat16
+    before = item.numpy()
+    again.fit(data, batch_size=16, verbose=0)
+    assert np.any(item.numpy() != before)
 
 
 def test_dlrm_trains_as_with_merlin_models_own_table(data):
@@ -107,3 +97,21 @@ def test_dlrm_trains_as_with_merlin_models_own_table(data):
         loader = mm.Loader(data, batch_size=16, shuffle=False)
         losses.append(model.fit(loader, epochs=2, verbose=0).history["loss"])
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_columns_that_the_model_hasnt_and_columns_that_the_loader_hasnt(frame, data):
+    model = dlrm(table_cls=EmbeddingTable)
+    expected = model(batch_of(data))
+    extra = ColumnSchema("extra", [Tags.CATEGORICAL], {"domain": {"min": 0, "max": 3}}, np.int64)
+    more = Dataset(frame.assign(extra=1), schema=Schema([*SCHEMA, extra]))
+    np.testing.assert_array_equal(model(batch_of(more)), expected)
+    fewer = {name: ids for name, ids in batch_of(data).items() if name != "user"}
+    with pytest.raises(
+        ValueError, match=r"(?s)'user': .* columns \['user'\].*it has \['item', 'his"
+    ):
+        model(fewer)
+    other = frame.assign(user=25)
+    model.compile("adagrad")
+    match = r"feature 'user' \(in the schema its int_domain has max=19\): id 25"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=match):
+        model.fit(Dataset(other, schema=SCHEMA), batch_size=16, verbose=0)
