@@ -3,11 +3,15 @@
 # First, since it says so if there is no Keras, which the others derive from.
 from merlin_embeddings.compat import versions  # noqa: F401
 from merlin_embeddings.compat.optimizer import (
+    LegacyOptimizer,
     Optimizer,
     apply_gradients,
     callable_list,
     has_fixed_learning_rate,
     is_built,
+    learning_rate_or_schedule,
+    restore_loaded,
+    settable,
 )
 from merlin_embeddings.compat.variables import (
     has_memory,
@@ -27,6 +31,7 @@ from merlin_embeddings.compat.versions import (
 )
 
 __all__ = [
+    "LegacyOptimizer",
     "Optimizer",
     "add_weight",
     "apply_gradients",
@@ -37,11 +42,14 @@ __all__ = [
     "has_memory",
     "is_built",
     "is_symbolic",
+    "learning_rate_or_schedule",
     "mark_accessed",
     "on_host",
     "only_asks_for_shapes",
     "path_of",
     "raw_variable",
     "replicas_of",
+    "restore_loaded",
+    "settable",
     "weight_name",
 ]

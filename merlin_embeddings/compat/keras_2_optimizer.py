@@ -10,6 +10,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
+from merlin_embeddings.compat.keras_2_attributes import CallableList, settable
+from merlin_embeddings.compat.saved_state import KEY, SavedState
+
 _ONE_FOR_ALL = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
@@ -85,6 +88,7 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
             jit_compile=False,
         )
         self._variables: list
+        self._saved_state = SavedState()
         self.loss_scale_factor = loss_scale_factor
         self.gradient_accumulation_steps = gradient_accumulation_steps
         if callable(learning_rate):  # a schedule, too
@@ -157,13 +161,12 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
         Raises:
             ValueError: before the optimizer is built, or when number or shapes are others.
         """
-        variables = self.variables
         if not self.built:
             raise ValueError(f"{self.name}: set_weights: build the optimizer first")
-        if [tuple(v.shape) for v in variables] != [tf.TensorShape(w.shape) for w in weights]:
+        if _shapes(weights) != _shapes(self.variables):
             raise ValueError(
-                f"{self.name}: set_weights: the shapes are {[list(v.shape) for v in variables]}, "
-                f"got {[list(w.shape) for w in weights]}"
+                f"{self.name}: set_weights: the shapes are {_shapes(self.variables)}, got "
+                f"{_shapes(weights)}"
             )
         self.load_own_variables({str(index): value for index, value in enumerate(weights)})
 
@@ -185,6 +188,27 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
             return
         for index, variable in enumerate(variables):
             variable.assign(store[str(index)])
+
+    def restore_loaded(self) -> None:
+        """Takes over the state from the SavedModel that is being loaded; `build` ends with it."""
+        values = self._saved_state.take()
+        if not values:
+            return
+        if _shapes(values) == _shapes(self.variables):
+            self.set_weights(values)
+        else:
+            warnings.warn(
+                f"{self.name}: the variables of the SavedModel's optimizer have shapes "
+                f"{_shapes(values)}, this model asks for {_shapes(self.variables)}; "
+                "the optimizer begins anew",
+                stacklevel=2,
+            )
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "savedmodel" and self.built:
+            children |= self._saved_state.write(self.variables)
+        return children
 
     # Names that 2.12 has for them.
     def _save_own_variables(self, store: Any) -> None:
@@ -214,9 +238,11 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
     def learning_rate(self) -> Any:
         """A variable; where there is a schedule or a callable, what it gives for this step."""
         rate = self._learning_rate
-        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-            return rate(self._iterations)
-        return rate if isinstance(rate, tf.Variable) else rate()
+        if isinstance(rate, tf.Variable):
+            return rate
+        scheduled = isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
+        now = rate(self._iterations) if scheduled else rate()
+        return settable(now, lambda value: setattr(self, "learning_rate", value))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -225,13 +251,13 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
             if isinstance(rate, tf.Variable):
                 self._variables = [v for v in self._variables if v is not rate]
             self._learning_rate = value
-        elif isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-            raise TypeError(
-                f"{self.name} was made with a LearningRateSchedule, which says its learning rate: "
-                "it can't be set. Make it with a number"
-            )
-        else:
+        elif isinstance(rate, tf.Variable):
             rate.assign(value)
+        else:
+            raise TypeError(
+                f"{self.name}: the learning rate is what {type(rate).__name__} says and can't be "
+                "set; make the optimizer with a number"
+            )
 
     # A step
 
@@ -260,6 +286,8 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
                 loss = self.scale_loss(loss)
         return super().compute_gradients(loss, var_list, tape)
 
+    # AutoGraph has nothing to do here, and takes zip(strict=True) for an error.
+    @tf.autograph.experimental.do_not_convert
     def apply_gradients(
         self,
         grads_and_vars: Iterable[tuple],
@@ -325,14 +353,33 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
             "ema_overwrite_frequency": self.ema_overwrite_frequency,
             "loss_scale_factor": self.loss_scale_factor,
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
+            **self._saved_state.config(),
         }
 
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> Keras2Optimizer:
+        """The reverse of `get_config`, for all that Keras loads."""
+        config = dict(config)
+        name = config.pop(KEY, None)
+        # Where merlin-models trains with Horovod, it asks for a multiple of the learning rate so.
+        rate = config.pop("lr", None)
+        if rate is not None and isinstance(config.get("learning_rate"), dict):
+            warnings.warn(
+                f"{cls.__name__}: lr={rate} is left out, the learning rate follows a schedule; "
+                "scale that",
+                stacklevel=2,
+            )
+        elif rate is not None:
+            config["learning_rate"] = rate
+        optimizer = super().from_config(config, custom_objects)
+        optimizer._saved_state.find(name)
+        return optimizer
 
-class CallableList(list):
-    """A list that may be called, since Keras' optimizers once had a method `variables`."""
 
-    def __call__(self) -> list:
-        return self
+def _shapes(values: Sequence) -> list[list[int]]:
+    return [list(value.shape) for value in values]
 
 
 def _auto_name(name: str) -> str:

@@ -7,6 +7,7 @@ from merlin_embeddings.optimizers.base import SparseOptimizer
 from merlin_embeddings.optimizers.ftrl import Ftrl
 from merlin_embeddings.optimizers.lamb import Lamb
 from merlin_embeddings.optimizers.lars import Lars
+from merlin_embeddings.optimizers.legacy import Legacy
 from merlin_embeddings.optimizers.lion import Lion
 from merlin_embeddings.optimizers.rmsprop import RMSprop
 from merlin_embeddings.optimizers.rowwise_adagrad import RowwiseAdagrad
@@ -25,6 +26,7 @@ __all__ = [
     "Ftrl",
     "Lamb",
     "Lars",
+    "Legacy",
     "Lion",
     "RMSprop",
     "Rows",

@@ -182,7 +182,10 @@ class SparseOptimizer(compat.Optimizer):
         for variable in variables:
             self._state.add(variable, [s.new(variable, self.add_variable) for s in specs])
             self._state.attach(variable, specs, self)
+        compat.restore_loaded(self)
 
+    # There is nothing for AutoGraph here, and 2.12's takes zip(strict=True) for an error.
+    @tf.autograph.experimental.do_not_convert
     def apply(
         self,
         grads: Sequence[Gradient | None],

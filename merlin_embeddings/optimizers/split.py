@@ -10,6 +10,19 @@ from merlin_embeddings import compat
 from merlin_embeddings.optimizers.gradients import Gradient, normalised, scaled
 from merlin_embeddings.tables import table_of
 
+# Arguments of optimizers that each part has for itself.
+_OF_PARTS = {
+    "learning_rate",
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+    "gradient_accumulation_steps",
+}
+
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
 class Split(compat.Optimizer):
@@ -70,7 +83,8 @@ class Split(compat.Optimizer):
         So callbacks that change the learning rate of a model (`LearningRateScheduler`,
         `ReduceLROnPlateau`) change all parts alike. Each part's own can be set at the part.
         """
-        return self.dense.learning_rate
+        rate = self.dense.learning_rate
+        return compat.settable(rate, lambda value: setattr(self, "learning_rate", value))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -101,7 +115,10 @@ class Split(compat.Optimizer):
         self._require_tables(variables)
         for label, positions in self._positions(variables).items():
             dict(self._parts())[label].build([variables[i] for i in positions])
+        compat.restore_loaded(self)
 
+    # There is nothing for AutoGraph here, and 2.12's takes zip(strict=True) for an error.
+    @tf.autograph.experimental.do_not_convert
     def apply(
         self,
         grads: Sequence[Gradient | None],
@@ -144,6 +161,25 @@ class Split(compat.Optimizer):
         for label, positions in self._positions(variables).items():
             parts[label].finalize_variable_values([variables[i] for i in positions])
 
+    def set_weights(self, weights: Sequence) -> None:
+        """Sets all `variables`, those of the parts too.
+
+        Args:
+            weights: arrays in their order.
+        """
+        rest = iter(weights)
+
+        def assign(variables: Sequence) -> None:
+            for variable in variables:
+                variable.assign(next(rest))
+
+        assign(super().variables)
+        for _, part in self._parts():
+            if compat.is_built(part):  # it knows best how to write what it has for tables
+                part.set_weights([next(rest) for _ in part.variables])
+            else:
+                assign(part.variables)
+
     def save_own_variables(self, store: Any) -> None:
         # The parts are saved by themselves, as Keras does with whatever an object holds.
         for index, variable in enumerate(super().variables):
@@ -155,12 +191,12 @@ class Split(compat.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         serialize = keras.optimizers.serialize
+        own = super().get_config()
         return {
+            **{name: value for name, value in own.items() if name not in _OF_PARTS},
             "dense": serialize(self.dense),
             "embeddings": serialize(self.embeddings),
             "overrides": {name: serialize(part) for name, part in self.overrides.items()},
-            "loss_scale_factor": self.loss_scale_factor,
-            "name": self.name,
         }
 
     @classmethod
@@ -171,14 +207,12 @@ class Split(compat.Optimizer):
             return keras.optimizers.deserialize(part, custom_objects=custom_objects)
 
         overrides = config.get("overrides") or {}
-        return cls(
-            **{
-                **config,
-                "dense": deserialize(config["dense"]),
-                "embeddings": deserialize(config["embeddings"]),
-                "overrides": {name: deserialize(part) for name, part in overrides.items()},
-            }
-        )
+        parts = {
+            "dense": deserialize(config["dense"]),
+            "embeddings": deserialize(config["embeddings"]),
+            "overrides": {name: deserialize(part) for name, part in overrides.items()},
+        }
+        return super().from_config({**config, **parts}, custom_objects)
 
     def _parts(self) -> Iterator[tuple[str, keras.optimizers.Optimizer]]:
         yield "dense", self.dense

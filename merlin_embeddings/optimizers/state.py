@@ -31,8 +31,9 @@ class State:
         for variable in variables:
             if key(variable) not in self._slots:
                 raise ValueError(
-                    f"{optimizer}: unknown variable '{variable.name}'; an optimizer updates the "
-                    "variables that it was built with. Compile the model again with a new one"
+                    f"{optimizer}: unknown variable '{compat.path_of(variable)}'; an optimizer "
+                    "updates the variables that it was built with. Compile the model again with a "
+                    "new one"
                 )
 
     def attach(self, variable: tf.Variable, specs: Sequence[SlotSpec], owner: Any) -> None:

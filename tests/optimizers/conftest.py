@@ -1,5 +1,6 @@
 """A small layer over `tables.lookup`, and each optimizer beside its rule in numpy."""
 
+import functools
 import types
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import tables
+from merlin_embeddings import compat, tables
 from merlin_embeddings.config import TableConfig
 from tests.optimizers import numpy_rules
 
@@ -25,13 +26,15 @@ class Lookups(keras.layers.Layer):
         self.wanted = wanted
 
     def build(self, *_):
+        add_weight = functools.partial(compat.add_weight, self)
         self.by_name = {
-            config.name: tables.build(config, config.vocabulary_size, self.add_weight)
+            config.name: tables.build(config, config.vocabulary_size, add_weight)
             for config in self.configs
         }
         self.built = True
 
-    def call(self, inputs):
+    @tf.autograph.experimental.do_not_convert
+    def call(self, inputs, training=None):
         requests = []
         for (name, combiner), given in zip(self.wanted, inputs, strict=True):
             lines, weights, splits = given if isinstance(given, tuple) else (given, None, None)

@@ -3,6 +3,7 @@
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.either_keras import KERAS_3
 
 _FTRL = {
     "l1_regularization_strength": 0.02,
@@ -31,7 +32,10 @@ STOCK = {
         keras.optimizers.Ftrl,
         {**_FTRL, "learning_rate_power": -0.75},
     ),
-    "lion": (me.optimizers.Lion, keras.optimizers.Lion, {}),
-    # Its trust ratio is a row's on tables: only on dense variables as in Keras.
-    "lamb": (me.optimizers.Lamb, keras.optimizers.Lamb, {}),
 }
+if KERAS_3:
+    STOCK |= {
+        "lion": (me.optimizers.Lion, keras.optimizers.Lion, {}),
+        # Its trust ratio is a row's on tables: only on dense variables as in Keras.
+        "lamb": (me.optimizers.Lamb, keras.optimizers.Lamb, {}),
+    }

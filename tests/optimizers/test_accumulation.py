@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.either_keras import Variable
 
 ROWS, DIM, BATCHES = 9, 3, 3
 
@@ -64,7 +65,7 @@ def test_dense_variables_equal_keras(name):
         schedule = keras.optimizers.schedules.InverseTimeDecay(0.3, 2, 0.5)
         optimizer = getattr(optimizers, name)(schedule, gradient_accumulation_steps=BATCHES)
         shapes = [(), (2,), (2, 3), (2, 2, 2)]
-        variables = [keras.Variable(np.ones(shape, "f")) for shape in shapes]
+        variables = [Variable(np.ones(shape, "f")) for shape in shapes]
         for _ in range(2 * BATCHES + 1):
             gradients = [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]
             optimizer.apply(gradients, variables)

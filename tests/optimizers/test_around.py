@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.either_keras import Variable
 
 ROWS, DIM, STEPS = 8, 4, 3
 OPTIONS = {
@@ -104,7 +104,7 @@ def test_rows_in_tensorflow_ops(rule, options, dtype):
     ours, numpys = OPTIONS[options]
     rng = np.random.default_rng(0)
     expected = rng.normal(size=(5, 6))
-    variable = keras.Variable(expected.reshape(5, 2, 3), dtype=dtype)
+    variable = Variable(expected.reshape(5, 2, 3), dtype=dtype)
     state = numpy_rule.start(expected)
     optimizer = make(**ours)
     for number in (1, 2):
@@ -123,7 +123,7 @@ def test_dense_variables(rule):
     shape = (1, 12) if numpy_rule.own_decay else (3, 4)
     rng = np.random.default_rng(0)
     expected = rng.normal(size=shape)
-    variable = keras.Variable(expected.astype(np.float32))
+    variable = Variable(expected.astype(np.float32))
     state = numpy_rule.start(expected)
     optimizer = make(weight_decay=0.3, l2=0.5, max_norm=0.1)
     for number in (1, 2, 3):
@@ -137,7 +137,7 @@ def test_dense_variables(rule):
 @pytest.mark.parametrize("cls", [me.optimizers.Lamb, me.optimizers.RowwiseLamb])
 def test_the_trust_ratio_of_a_dense_variable_is_of_all_its_rows(cls):
     start = np.array([[3.0, 0, 0, 0], [0, 4, 0, 0]])
-    variable = keras.Variable(start.astype(np.float32))
+    variable = Variable(start.astype(np.float32))
     cls(0.1, epsilon=0.0).apply([tf.ones([2, 4])], [variable])
     # The direction is 1 everywhere, its length sqrt(8); the weights' is 5.
     np.testing.assert_allclose(variable.numpy(), start - 0.1 * 5 / np.sqrt(8), rtol=1e-5)
@@ -145,7 +145,7 @@ def test_the_trust_ratio_of_a_dense_variable_is_of_all_its_rows(cls):
 
 @pytest.mark.parametrize("cls", [me.optimizers.Lamb, me.optimizers.RowwiseLamb])
 def test_lamb_moves_each_row_by_its_length(cls):
-    table = keras.Variable(np.array([[3.0, 4.0], [0.6, 0.8], [0.0, 0.0]], np.float32))
+    table = Variable(np.array([[3.0, 4.0], [0.6, 0.8], [0.0, 0.0]], np.float32))
     before = table.numpy()
     slices = tf.IndexedSlices(np.array([[1e-3, 1e-3], [7.0, 7.0], [2.0, 2.0]], "f"), [0, 1, 2])
     cls(0.1).apply([slices], [table])
@@ -171,7 +171,7 @@ def test_excluded_variables_have_no_decay_of_either_kind(lookups):
 
 def test_l2_comes_after_clipping():
     """As with torch, whose optimizers add it to gradients that were clipped before."""
-    table = keras.Variable(np.full((2, 1), 8.0, np.float32))
+    table = Variable(np.full((2, 1), 8.0, np.float32))
     slices = tf.IndexedSlices([[100.0]], [1], tf.constant([2, 1]))
     me.optimizers.SGD(1.0, l2=0.5, clipnorm=1.0).apply([slices], [table])
     np.testing.assert_allclose(table.numpy().ravel(), [8, 8 - 1 - 4])

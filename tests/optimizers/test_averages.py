@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.either_keras import Variable
 
 ROWS, DIM, KEPT = 7, 3, 0.6
 # Row 0 is seen first, row 1 often, row 2 late, row 3 once early, the others never.
@@ -65,7 +66,7 @@ def test_equals_keras(name, frequency):
     for optimizers in (me.optimizers, keras.optimizers):
         optimizer = getattr(optimizers, name)(0.3, **options)
         shapes = [(), (2,), (2, 3), (2, 2, 2)]
-        variables = [keras.Variable(start()), *(keras.Variable(np.ones(s, "f")) for s in shapes)]
+        variables = [Variable(start()), *(Variable(np.ones(s, "f")) for s in shapes)]
         for number, (lines, values, gradient) in enumerate(gradients(), 1):
             ours = optimizers is me.optimizers
             table = slices_of(lines, values) if ours else tf.constant(gradient, tf.float32)

@@ -46,9 +46,12 @@ def step_of(layer, optimizer, **options):
     @tf.function(autograph=False)
     def step(ids):
         with tf.GradientTape() as tape:
-            loss = optimizer.scale_loss(tf.reduce_sum(layer(ids)))
+            loss = tf.reduce_sum(layer(ids))
+            if hasattr(optimizer, "scale_loss"):  # Keras 2's own have none
+                loss = optimizer.scale_loss(loss)
         variables = layer.trainable_variables
-        optimizer.apply(tape.gradient(loss, variables), variables)
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
     return step
 

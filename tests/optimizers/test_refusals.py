@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.either_keras import Variable
 
 ALL = [
     me.optimizers.SGD,
@@ -71,8 +71,8 @@ def test_hyper_parameters_out_of_range(make, message):
 
 def test_unknown_variables():
     optimizer = me.optimizers.SGD()
-    optimizer.build([keras.Variable(1.0)])
-    stranger = keras.Variable(1.0, name="stranger")
+    optimizer.build([Variable(1.0)])
+    stranger = Variable(1.0, name="stranger")
     with pytest.raises(ValueError, match="unknown variable 'stranger'"):
         optimizer.apply([tf.constant(1.0)], [stranger])
     assert float(stranger.numpy()) == 1.0
@@ -80,7 +80,7 @@ def test_unknown_variables():
 
 def test_gradients_that_do_not_fit_the_variables():
     optimizer = me.optimizers.SGD()
-    one, two = keras.Variable(1.0), keras.Variable(1.0)
+    one, two = Variable(1.0), Variable(1.0)
     with pytest.raises(ValueError, match="pass the variables"):
         optimizer.apply([tf.constant(1.0)])
     optimizer.build([one, two])
@@ -95,7 +95,7 @@ def test_gradients_that_do_not_fit_the_variables():
 
 def test_exclusion_comes_before_build():
     optimizer = me.optimizers.SGD(weight_decay=0.1)
-    optimizer.build([keras.Variable(1.0)])
+    optimizer.build([Variable(1.0)])
     with pytest.raises(ValueError, match="before the optimizer is built"):
         optimizer.exclude_from_weight_decay(var_names=["bias"])
 
@@ -104,7 +104,7 @@ def test_replicas_of_other_strategies_are_refused(monkeypatch):
     class Elsewhere:
         num_replicas_in_sync = 2
 
-    optimizer, variable = me.optimizers.SGD(), keras.Variable(np.zeros(2, np.float32))
+    optimizer, variable = me.optimizers.SGD(), Variable(np.zeros(2, np.float32))
     monkeypatch.setattr(tf.distribute, "get_strategy", Elsewhere)
     with pytest.raises(ValueError, match="MirroredStrategy; Elsewhere has 2"):
         optimizer.build([variable])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.either_keras import Variable
 from tests.optimizers.numpy_rules import pairs
 from tests.optimizers.stock import STOCK
 
@@ -169,7 +170,7 @@ def test_lamb_equals_keras_on_a_table_of_one_row():
     """A row is then the whole variable."""
     results = []
     for optimizer in (me.optimizers.Lamb(0.1), keras.optimizers.Lamb(0.1)):
-        table = keras.Variable(np.full((1, 4), 2.0, np.float32))
+        table = Variable(np.full((1, 4), 2.0, np.float32))
         for gradient in ([1.0, -2, 0, 3], [0.5, 1, 1, -1]):
             slices = tf.IndexedSlices([gradient], [0], tf.constant([1, 4]))
             optimizer.apply([slices], [table])
@@ -203,7 +204,7 @@ def test_any_batches_of_rows_equal_numpy(rules, name, data):
     make, numpy_rule = rules[name]
     around = {"weight_decay": 0.1, "l2": 0.2, "max_norm": data.draw(st.sampled_from([None, 2.0]))}
     expected = rng.normal(size=(rows, dim))
-    variable = keras.Variable(expected.astype(np.float32))
+    variable = Variable(expected.astype(np.float32))
     state = numpy_rule.start(expected)
     optimizer = make(**around)
     for number, lines in enumerate(batches, 1):
