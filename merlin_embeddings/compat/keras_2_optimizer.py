@@ -353,7 +353,7 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
             "ema_overwrite_frequency": self.ema_overwrite_frequency,
             "loss_scale_factor": self.loss_scale_factor,
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
-            **self._saved_state.config(),
+            **(self._saved_state.config() if self.built else {}),
         }
 
     @classmethod

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-# The name's key in the config of an optimizer that was written to a SavedModel, and the shell's
-# attribute.
+# The name's key in the config of an optimizer that has a state, and the shell's attribute.
 KEY = "saved_state"
 
 
@@ -25,18 +24,20 @@ class SavedState:
     """What ties an optimizer to its variables in SavedModels."""
 
     def __init__(self) -> None:
-        self._node: _Node | None = None
+        self._node = _Node(uuid.uuid4().hex)
         self._loaded: list[np.ndarray] = []
 
     def write(self, variables: Sequence[tf.Variable]) -> dict[str, Any]:
         """Children to add to an optimizer's in a SavedModel, for these variables to be found."""
-        self._node = self._node or _Node(uuid.uuid4().hex)
         self._node.variables = dict(enumerate(variables))
         return {KEY: self._node}
 
     def config(self) -> dict[str, Any]:
-        """What an optimizer's config has to have for its state to be found."""
-        return {} if self._node is None else {KEY: self._node.name}
+        """What the config of an optimizer with a state has to have for it to be found.
+
+        Keras asks for configs before and after it asks for children, and may keep the first.
+        """
+        return {KEY: self._node.name}
 
     def find(self, name: str | None) -> None:
         """Looks for variables of this name in the SavedModel that is being loaded."""
