@@ -85,7 +85,8 @@ def test_a_loaded_model_trains_on_bit_by_bit(name, file, tmp_path):
     train(model, 0)
     model.save(tmp_path / file)
     loaded = keras.models.load_model(tmp_path / file)
-    loaded.optimizer.build(loaded.trainable_variables)
+    if file == "model":  # of a SavedModel an optimizer is built when it is first needed
+        loaded.optimizer.build(loaded.trainable_variables)
     saved = state(model)
     for value, again in zip(saved, state(loaded), strict=True):
         np.testing.assert_array_equal(again, value)
