@@ -6,9 +6,11 @@ TEST_PROCESSES ?= 2
 
 MAIN := .venv
 MERLIN := .venv-merlin
+TF_KERAS := .venv-tf-keras
 PEERS := .venv-peers
 PY := $(MAIN)/bin/python
 PY_MERLIN := $(MERLIN)/bin/python
+PY_TF_KERAS := $(TF_KERAS)/bin/python
 OPS := merlin_embeddings/_ops
 
 MAKEFLAGS += --no-print-directory
@@ -19,11 +21,13 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help example test test-core test-merlin test-python bench bench-criteo lint format sanitize \
-        build clean
+.PHONY: help example example-merlin example-youtube test test-core test-merlin test-python \
+        test-tf-keras bench bench-criteo lint format sanitize build clean
 
 help:
 	@echo "make example   train on MovieLens and show what comes out"
+	@echo "make example-merlin   DLRM of merlin-models with its own tables and with ours"
+	@echo "make example-youtube  users as their items' vectors, beside a table of users"
 	@echo "make test      C++ and Python tests, on TensorFlow 2.21 and 2.12"
 	@echo "make bench     compare with fbgemm, torch, torchrec and Keras (QUICK=1: the short one);"
 	@echo "               the page is build/bench/report.html"
@@ -72,6 +76,16 @@ $(MERLIN)/.pins: requirements/build.txt requirements/test.txt \
 	$(PY_MERLIN) -m pip install -q -r requirements/merlin.txt
 	@touch $@
 
+# merlin-models on TensorFlow 2.21: on top of the packages of the main environment, whose TensorFlow
+# and op library it shares. tf-keras asks for `tensorflow`, which is `tensorflow-cpu` here.
+SITE_PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
+$(TF_KERAS)/.pins: requirements/tf-keras.txt requirements/tf-keras-nodeps.txt $(MAIN)/.pins \
+                  | $(PY_TF_KERAS)
+	$(PY) -c '$(SITE_PACKAGES)' >"$$($(PY_TF_KERAS) -c '$(SITE_PACKAGES)')/main.pth"
+	$(PY_TF_KERAS) -m pip install -q -r requirements/tf-keras.txt
+	$(PY_TF_KERAS) -m pip install -q --no-deps -r requirements/tf-keras-nodeps.txt
+	@touch $@
+
 $(PEERS)/.pins: requirements/peers.txt requirements/peers-nodeps.txt | $(PEERS)/bin/python
 	$(PEERS)/bin/python -m pip install -q -r requirements/peers.txt
 	$(PEERS)/bin/python -m pip install -q --no-deps -r requirements/peers-nodeps.txt
@@ -102,10 +116,18 @@ $(MERLIN)/.installed: $(MERLIN)/.pins $(PACKAGE)
 example: build
 	PYTHONPATH=$(CURDIR) $(PY) examples/movielens.py
 
+# An installed package, as in a Merlin container.
+example-merlin: $(MERLIN)/.installed
+	$(PY_MERLIN) examples/merlin_dlrm.py
+
+example-youtube: build
+	PYTHONPATH=$(CURDIR) $(PY) examples/youtube_dnn.py
+
 # The closing line of the main run comes last.
 test: build
 	@$(MAKE) test-core
 	@$(MAKE) test-merlin
+	@$(MAKE) test-tf-keras
 	@$(MAKE) test-python
 
 # A comparison with merlin-models starts the merlin lane's interpreter.
@@ -114,6 +136,13 @@ test-python: build $(MERLIN)/.pins
 
 test-merlin: $(MERLIN)/.installed
 	$(MERLIN)/bin/pytest tests/merlin
+
+# What models of merlin-models do is tested on both.
+BOTH_MERLIN_LANES := tests/merlin/test_embedding_table_in_models.py
+
+test-tf-keras: build $(TF_KERAS)/.pins
+	TF_USE_LEGACY_KERAS=1 PYTHONPATH=$(CURDIR) $(PY_TF_KERAS) -m pytest \
+	  -p merlin_embeddings.merlin.compat tests/tf_keras $(BOTH_MERLIN_LANES)
 
 # $(call core,folder,options,prefix): builds the C++ tests, which need no TensorFlow, and runs them
 # with each instruction set.

@@ -16,15 +16,9 @@ A process that loads a saved model needs no more than `import merlin_embeddings.
 
 import importlib
 
-from merlin_embeddings import compat
+# First: where merlin-models can't be imported as it is, this makes it, or says what to do.
+from merlin_embeddings.merlin import compat  # noqa: F401
 
-if compat.has_keras_3():
-    raise ImportError(
-        "merlin_embeddings.merlin is for merlin-models, which runs on Keras 2: TensorFlow 2.12, or "
-        "a later one with tf_keras and TF_USE_LEGACY_KERAS=1 in the environment before TensorFlow "
-        "is imported. On Keras 3 merlin_embeddings.layers.InputBlock makes the same input block "
-        "from the same schema."
-    )
 try:
     importlib.import_module("merlin.models.tf")
 except ModuleNotFoundError as error:

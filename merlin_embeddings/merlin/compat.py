@@ -65,7 +65,8 @@ def apply() -> None:
     Raises:
         ImportError: TensorFlow's Keras is Keras 3; says how to start with Keras 2.
     """
-    if not needed() or any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    there = any(type(finder).__module__ == __name__ for finder in sys.meta_path)
+    if there or not needed():
         return
     _check_keras()
     sys.meta_path.insert(0, _Finder())
@@ -81,7 +82,8 @@ def _check_keras() -> None:
     if compat.has_keras_3():
         raise ImportError(
             "merlin-models needs Keras 2, which is the package tf_keras for this TensorFlow"
-            f" ({tf.__version__}); tf.keras is Keras {keras.__version__}. {way}"
+            f" ({tf.__version__}); tf.keras is Keras {keras.__version__}. {way}. On Keras 3"
+            " merlin_embeddings.layers.InputBlock makes the same input block from the same schema"
         )
     # TensorFlow reads the environment twice: for `import tensorflow.keras` when it is imported, for
     # tf.keras when that is first used.
