@@ -1,4 +1,6 @@
-"""MovieLens-100k as sequences: what users met, in order, the last one held out."""
+"""MovieLens-100k as sequences: what users met, in order, the last of it held out."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -14,11 +16,10 @@ class Samples:
 
     user: np.ndarray  # [N]
     history: np.ndarray  # [N, L], the most recent item last, padded in front
+    liked: np.ndarray  # [N, L], whether each of them was liked
     item: np.ndarray  # [N]
     like: np.ndarray  # [N], 1 for 4 stars or more
-
-    def part(self, rows) -> "Samples":
-        return Samples(self.user[rows], self.history[rows], self.item[rows], self.like[rows])
+    seen: list[np.ndarray]  # N of them: all items that the user met before
 
     def __len__(self) -> int:
         return len(self.user)
@@ -33,40 +34,43 @@ class Sequences:
 
     users: int
     rows: int  # of a table of items, padding included
-    counts: np.ndarray  # [rows], how often training has an item
     train: Samples
     valid: Samples
     test: Samples
-    seen: dict[str, list[np.ndarray]]  # "valid", "test": what each sample's user met before
 
 
-def sequences(ratings: pd.DataFrame, max_length: int = 50, held_out: int = 1) -> Sequences:
+def sequences(ratings: pd.DataFrame, held_out: int = 1, max_length: int = 20) -> Sequences:
     """Samples of all users, each item a target once there is a history before it.
 
     Args:
         ratings: of `movielens_data.load`.
-        max_length: L, items of a history.
         held_out: how many of a user's items are in `test`, and in `valid`.
+        max_length: L, items of a history.
     """
     ratings = ratings.sort_values(["user", "timestamp"], kind="stable")
     place = ratings.groupby("user").cumcount(ascending=False).to_numpy()  # 0: the last one
-    part = np.where(place < held_out, "test", np.where(place < 2 * held_out, "valid", "train"))
-    by_count = ratings["item"][part == "train"].value_counts()
-    ids = {item: at + 1 for at, item in enumerate(by_count.index)}
+    parts = np.where(place < held_out, "test", np.where(place < 2 * held_out, "valid", "train"))
+    by_count = ratings["item"][parts == "train"].value_counts()
     # Films that training hasn't come behind: they have a row that nobody trains.
-    for item in sorted(set(ratings["item"]) - set(ids)):
-        ids[item] = len(ids) + 1
-    item = ratings["item"].map(ids).to_numpy()
+    unknown = sorted(set(ratings["item"]) - set(by_count.index))
+    ids = {item: at for at, item in enumerate([*by_count.index, *unknown], start=1)}
+    item, like = ratings["item"].map(ids).to_numpy(), ratings["like"].to_numpy()
     user = ratings["user"].factorize()[0]
     begin = np.searchsorted(user, user)  # where the user's ratings begin
     before = np.arange(len(item))[:, None] - np.arange(max_length, 0, -1)
-    history = np.where(before >= begin[:, None], item[before], PADDING)
-    samples = Samples(user, history, item, ratings["like"].to_numpy())
-    has_history = np.arange(len(item)) > begin
-    rows = {
-        name: np.flatnonzero((part == name) & has_history) for name in ("train", "valid", "test")
-    }
-    counts = np.bincount(item[part == "train"], minlength=len(ids) + 1)
-    seen = {name: [item[begin[row] : row] for row in rows[name]] for name in ("valid", "test")}
-    parts = {name: samples.part(its_rows) for name, its_rows in rows.items()}
-    return Sequences(user[-1] + 1, len(ids) + 1, counts, **parts, seen=seen)
+    there = before >= begin[:, None]
+    history = np.where(there, item[before], PADDING)
+    liked = there & (like[before] == 1)
+
+    def samples(part: str) -> Samples:
+        rows = np.flatnonzero((parts == part) & (np.arange(len(item)) > begin))
+        seen = [item[begin[row] : row] for row in rows]
+        return Samples(user[rows], history[rows], liked[rows], item[rows], like[rows], seen)
+
+    return Sequences(
+        users=user[-1] + 1,
+        rows=len(ids) + 1,
+        train=samples("train"),
+        valid=samples("valid"),
+        test=samples("test"),
+    )

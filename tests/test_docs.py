@@ -7,6 +7,19 @@ import numpy as np
 import tensorflow as tf
 
 
+def test_users_from_items():
+    page = Path(__file__).parents[1] / "docs" / "users-from-items.md"
+    [program] = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    names = {}
+    exec(compile(program, str(page), "exec"), names)
+    assert len(names["model"].history.history["loss"]) == 2
+    assert names["model"].count_params() == 1000 * 16 + 1  # the table once, and a half-life
+    seen = names["batch"][0][:3]
+    _, ids = names["serving"](seen)
+    assert ids.shape == (3, 10)
+    assert not any(set(a) & {0, *b} for a, b in zip(ids.numpy(), seen, strict=True))
+
+
 def test_from_nvtabular(tmp_path, monkeypatch):
     page = Path(__file__).parents[1] / "docs" / "from-nvtabular.md"
     monkeypatch.chdir(tmp_path)

@@ -248,6 +248,8 @@ class InBatch(Sampler):
         counts: `[rows]`, how often each row is a positive in the data; kept as a weight of 8 bytes
             a row, not with the config. None: estimated.
         learning_rate: of the estimate, alpha in the paper.
+        estimated: whether frequencies are estimated; None: where there are no counts. False without
+            counts: they are loaded with the weights.
         **kwargs: of `keras.layers.Layer`.
     """
 

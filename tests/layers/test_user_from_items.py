@@ -47,7 +47,7 @@ def cut(lists, length, keep):
     return [x[:length] if keep == "first" else x[max(0, len(x) - length) :] for x in lists]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(LISTS, st.sampled_from(kinds.KINDS), st.integers(1, 7), st.sampled_from(["first", "last"]))
 def test_mean_of_every_kind(table, lists, kind, max_length, keep):
     user = user_of(table, max_length=max_length, keep=keep)
@@ -59,7 +59,7 @@ def test_mean_of_every_kind(table, lists, kind, max_length, keep):
     np.testing.assert_allclose(user(kinds.batch(kind, lists)), expected, rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(LISTS, st.sampled_from(kinds.KINDS), st.floats(0.5, 30), st.integers(1, 7))
 def test_recency_of_every_kind(table, lists, kind, half_life, max_length):
     """Padding has no place, wherever it stands."""
