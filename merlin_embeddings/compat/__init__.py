@@ -13,6 +13,8 @@ from merlin_embeddings.compat.optimizer import (
     restore_loaded,
     settable,
 )
+from merlin_embeddings.compat.saved_state import KEY as SAVED_STATE
+from merlin_embeddings.compat.saved_state import SavedState
 from merlin_embeddings.compat.variables import (
     has_memory,
     mark_accessed,
@@ -31,8 +33,10 @@ from merlin_embeddings.compat.versions import (
 )
 
 __all__ = [
+    "SAVED_STATE",
     "LegacyOptimizer",
     "Optimizer",
+    "SavedState",
     "add_weight",
     "apply_gradients",
     "callable_list",

@@ -29,6 +29,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from merlin_embeddings.merlin.embedding_table import EmbeddingTable
+from merlin_embeddings.merlin.multi_optimizer import MultiOptimizer
 from merlin_embeddings.merlin.retrieval import EmbeddingEncoder, MatrixFactorizationModelV2
 
-__all__ = ["EmbeddingEncoder", "EmbeddingTable", "MatrixFactorizationModelV2"]
+__all__ = ["EmbeddingEncoder", "EmbeddingTable", "MatrixFactorizationModelV2", "MultiOptimizer"]
