@@ -1,5 +1,8 @@
 """What `EmbeddingTable` refuses, and how it says so."""
 
+import importlib
+import sys
+
 import merlin.models.tf as mm
 import numpy as np
 import pandas as pd
@@ -9,6 +12,7 @@ from merlin.models.utils.schema_utils import create_categorical_column
 from merlin.schema import ColumnSchema, Schema, Tags
 
 import merlin_embeddings as me
+import merlin_embeddings.merlin
 from merlin_embeddings.merlin import EmbeddingTable
 
 ITEM = create_categorical_column("item", 10)
@@ -196,3 +200,9 @@ def test_a_table_given_that_doesnt_fit():
     ):
         with pytest.raises(ValueError, match=r"must be a merlin_embeddings\.layers\.Embedding"):
             EmbeddingTable(4, ITEM, table=table)
+
+
+def test_merlin_models_isnt_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "merlin.models.tf", None)
+    with pytest.raises(ImportError, match=r"pip install merlin-models==23\.12"):
+        importlib.reload(merlin_embeddings.merlin)

@@ -185,3 +185,26 @@ def test_copy_of_a_block_has_its_own_rows():
     copied(IDS)
     assert copied.table is not table.table
     assert copied.get_config() == table.get_config()
+
+
+@pytest.mark.parametrize("file", ["model", "model.keras", "model.h5"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"sequence_combiner": mm.SequenceAggregator("max"), "activity_regularizer": "l2"},
+        {"sequence_combiner": "sqrtn", "ids": me.ids.Modulo(4), "embeddings_regularizer": "l2"},
+    ],
+)
+def test_keras_saves_and_loads_it(file, arguments, tmp_path):
+    table = EmbeddingTable(3, ITEM, **arguments)
+    model = keras.Sequential([keras.Input((2,), dtype="int64"), table, keras.layers.Dense(1)])
+    model.compile(me.optimizers.Adam(0.1), "mse")
+    model.fit(IDS, np.ones((2, 1)), verbose=0)
+    model.save(tmp_path / file)
+    again = keras.models.load_model(tmp_path / file)
+    np.testing.assert_array_equal(again(IDS), model(IDS))
+    assert type(again.layers[0]) is EmbeddingTable
+    assert again.layers[0].get_config() == table.get_config()
+    for one in (model, again):  # the optimizer comes back too
+        one.fit(IDS, np.ones((2, 1)), verbose=0)
+    np.testing.assert_array_equal(again(IDS), model(IDS))
