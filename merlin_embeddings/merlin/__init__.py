@@ -29,7 +29,14 @@ except ModuleNotFoundError as error:
     ) from error
 
 from merlin_embeddings.merlin.embedding_table import EmbeddingTable
+from merlin_embeddings.merlin.embeddings import Embeddings
 from merlin_embeddings.merlin.multi_optimizer import MultiOptimizer
 from merlin_embeddings.merlin.retrieval import EmbeddingEncoder, MatrixFactorizationModelV2
 
-__all__ = ["EmbeddingEncoder", "EmbeddingTable", "MatrixFactorizationModelV2", "MultiOptimizer"]
+__all__ = [
+    "EmbeddingEncoder",
+    "EmbeddingTable",
+    "Embeddings",
+    "MatrixFactorizationModelV2",
+    "MultiOptimizer",
+]
