@@ -34,6 +34,10 @@ class IdLayer(LossLayer):
         # Keras lets only tensors through.
         return super().__call__(*_as_tensors(args), **_as_tensors(kwargs))
 
+    def __repr__(self) -> str:
+        # merlin-models has Keras's layers print their weights with all values: a copy of the table.
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
 
 def _as_tensors(structure: Any) -> Any:
     return tf.nest.map_structure(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -168,9 +170,15 @@ class EmbeddingTable(mm.EmbeddingTable):
         self.features[col_schema.name] = col_schema
 
     def build(self, input_shapes: Any) -> None:
-        """Makes the table."""
+        """Makes the table.
+
+        Warns where an output is tied to a table whose rows aren't the ids.
+        """
         if isinstance(input_shapes, Mapping):
             self._has_columns |= any(name in input_shapes for name in self.features)
+        elif self.built and tuple(input_shapes)[-1:] == (self.dim,):
+            # Keras builds once: it is merlin-models' EmbeddingTablePrediction that builds again.
+            self._warn_of_classes()
         super().build(input_shapes)
 
     def call(self, inputs: Any, **kwargs: Any) -> Any:
@@ -294,6 +302,19 @@ class EmbeddingTable(mm.EmbeddingTable):
                 f"Table {self.table_name!r}: the batch has none of its columns "
                 f"{list(self.features)}, with which the model was built; it has {list(features)}. "
                 "Let the loader give them."
+            )
+
+    def _warn_of_classes(self) -> None:
+        rows = self.table.embeddings.shape[0]
+        if self.table.ids is not None and (self.table.input_dim or math.inf) > rows:
+            warnings.warn(
+                f"Table {self.table_name!r} of column {self.col_schema.name!r}: "
+                f"ids={self.table.ids} gives {self.table.input_dim or 'any number of'} ids "
+                f"{rows} rows, and an output tied to the table has a logit for each row. Targets "
+                f"from {rows} on have none: a CategoricalOutput never learns them, and no output "
+                "finds them in evaluation. Leave ids= out for this column, or don't tie the output "
+                f"to it: CategoricalOutput(schema[{self.col_schema.name!r}]).",
+                stacklevel=2,
             )
 
     def _finished(self, vectors: Any, batch: Batch, kwargs: Mapping[str, Any]) -> Any:

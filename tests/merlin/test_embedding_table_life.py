@@ -208,3 +208,14 @@ def test_keras_saves_and_loads_it(file, arguments, tmp_path):
     for one in (model, again):  # the optimizer comes back too
         one.fit(IDS, np.ones((2, 1)), verbose=0)
     np.testing.assert_array_equal(again(IDS), model(IDS))
+
+
+def test_nothing_prints_the_rows():
+    """merlin-models has layers print their weights; Keras 2 prints layers in warnings."""
+    table = EmbeddingTable(4, ITEM)
+    table(tf.constant([[1]]))
+    plain = me.layers.Embedding(30, 4, name="plain")
+    plain(tf.constant([1]))
+    assert repr(plain) == "<Embedding name=plain, built=True>"
+    assert "Table name=" in repr(table)
+    assert "array" not in repr(table) + repr(plain)

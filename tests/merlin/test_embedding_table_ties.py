@@ -121,6 +121,24 @@ def test_hashed_rows_in_contrastive_output():
     np.testing.assert_array_equal(found[0], found[1])
 
 
+@pytest.mark.parametrize("column", [ITEM, ITEM.with_properties({"domain": None})])
+@pytest.mark.parametrize("cls", [mm.CategoricalOutput, mm.ContrastiveOutput])
+def test_targets_without_a_row_of_their_own(cls, column):
+    table = EmbeddingTable(3, column, ids=me.ids.Modulo(4))
+    table({"item": IDS})
+    output = cls(table) if cls is mm.CategoricalOutput else cls(table, "in-batch")
+    with pytest.warns(UserWarning, match=r"'item': ids=Modulo\(rows=4\).* from 4 on have none"):
+        assert output(QUERY).shape == (4, 4)
+
+
+@pytest.mark.parametrize("ids", [None, me.ids.Modulo(11), me.ids.Identity("zero")])
+def test_targets_with_rows_of_their_own(ids, recwarn):
+    table = EmbeddingTable(3, ITEM, ids=ids)
+    table({"item": IDS})
+    assert mm.CategoricalOutput(table)(QUERY).shape == (4, 11)
+    assert not [w for w in recwarn if "have none" in str(w.message)]
+
+
 def test_top_k_of_an_encoders_items():
     frame = pd.DataFrame({"item": np.arange(11)})
     data = Dataset(frame, schema=Schema([ITEM]))
