@@ -40,7 +40,8 @@ class TopK(SharingLayer):
 
     Call arguments:
         inputs: vectors of users `[B, D]`.
-        exclude: ids that a user doesn't get, such as those in the history: any kind of bags.
+        exclude: ids that a user doesn't get, such as those in the history: any kind of bags. Ids
+            out of range are what they are in a lookup: an error, if the table's `ids` don't say.
 
     Returns:
         Scores `[B, k]` float32 in falling order, and ids `[B, k]` int64. Where fewer than k items
@@ -155,7 +156,9 @@ class TopK(SharingLayer):
             [f"{self.label}: exclude and users have different batch sizes:", history.count],
         )
         with tf.control_dependencies([] if check is None else [check]):  # None: checked already
-            return tf.identity(history.bag_of), bags.values
+            # Ids out of range are what the table's `ids` make of them: an error, none, the nearest.
+            rows, _ = self.id_map.assign(bags.values, name=bags.name)
+            return tf.identity(history.bag_of), rows
 
     def _check(self, users: Any) -> None:
         shape, dim = tf.TensorShape(users.shape), self.table_config.embedding_dim

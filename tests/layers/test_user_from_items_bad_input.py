@@ -204,3 +204,18 @@ def test_top_k(items):
         top(tf.ones([2, 4]))
     with pytest.raises(INVALID, match="exclude and users have different batch sizes"):
         top(tf.ones([2, 3]), exclude=ragged([[1]]))
+
+
+@pytest.mark.parametrize("chunk_size", [4, 11, 16])
+def test_top_k_excludes_ids_out_of_range(items, chunk_size):
+    users, ids = tf.constant([[1.0, 0.0, 0.0]]), ragged([[0, 11, -1]])
+    values = np.linspace(11, 1, 11)[:, None] * [1.0, 0.0, 0.0]
+    for map_, best in (("zero", [1, 2]), ("clip", [1, 2])):
+        layer = me.layers.Embedding(11, 3, ids=me.ids.Identity(map_), weights=values)
+        top = me.layers.TopK(layer, 2, chunk_size=chunk_size)
+        np.testing.assert_array_equal(top(users, exclude=ids)[1], [best])
+    worst = me.layers.TopK(layer, 11, chunk_size=chunk_size)  # clipped: 11 is item 10
+    np.testing.assert_array_equal(worst(users, exclude=ids)[1], [[*range(1, 10), -1, -1]])
+    for out in (11, -1):
+        with pytest.raises(INVALID, match=rf"table 'embeddings'.*exclude: id {out} at position 0 "):
+            me.layers.TopK(items, 2, chunk_size=chunk_size)(users, exclude=ragged([[out]]))
