@@ -1,5 +1,6 @@
 """What docs/from-merlin-models.md says: its programs run as they stand, its statements hold."""
 
+import inspect
 from pathlib import Path
 
 import merlin.models.tf as mm
@@ -225,3 +226,7 @@ def test_xla():
     model.compile(me.optimizers.Adagrad(0.1), "mse", jit_compile=True)
     with pytest.raises(tf.errors.InvalidArgumentError, match="XLA"):
         model.fit(np.array([[1], [2]]), np.ones(2), verbose=0)
+
+
+def test_model_checkpoint():
+    assert "overwrite" not in inspect.signature(mm.Model.save).parameters
