@@ -64,3 +64,33 @@ def test_a_domain_of_two_sizes():
 def test_no_columns():
     with pytest.raises(ValueError, match="the schema has no columns"):
         mem.Embeddings(Schema([]), dim=4)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"table_dytpe": "bfloat16"}, TypeError, r"has the arguments \['table_dytpe'\].*'ids'"),
+        ({"ids": {"town": me.ids.Modulo(3)}}, ValueError, r"ids has 'town', which is no col.*city"),
+        ({"dim": {"town": 3}}, ValueError, "dim has 'town', which is no column"),
+        ({"trainable": {"town": False}}, ValueError, "trainable has 'town', which is no column"),
+        ({"seed": {"last": 3}}, ValueError, "'last', whose table 'item' .* give seed for 'item'"),
+        ({"dim": {"last": 3}}, ValueError, "'last', whose table 'item' .* give dim for 'item'"),
+        ({"dim": 0}, ValueError, "dim=0 of all columns; it must be a positive integer"),
+        ({"dim": 2.5}, ValueError, r"dim=2\.5 of all columns"),
+        ({"dim": {"city": "8"}}, ValueError, "dim='8' of column 'city'"),
+    ],
+)
+def test_arguments_that_merlin_models_leaves_out(arguments, error, message):
+    with pytest.raises(error, match=message):
+        mem.Embeddings(SCHEMA, **arguments)
+
+
+def test_dims_of_numpy():
+    assert mem.Embeddings(SCHEMA, np.int64(5))["city"].dim == 5
+    dims = mem.Embeddings(SCHEMA, {"item": np.int32(7)})
+    assert dims["item"].dim == 7
+
+
+def test_columns_that_share_may_all_be_named():
+    tables = mem.Embeddings(SCHEMA, 3, sequence_combiner={"item": "sum", "last": "sum"})
+    assert tables["item"].sequence_combiner == "sum"
