@@ -89,13 +89,16 @@ class MultiOptimizer(mm.MultiOptimizer):
         grads_and_vars: Iterable[tuple],
         name: str | None = None,
         experimental_aggregate_gradients: bool = True,
-    ) -> None:
+    ) -> tf.Operation | None:
         """A step of each optimizer on its variables.
 
         Args:
             grads_and_vars: (gradient or None, variable) pairs.
             name: for Keras' optimizers.
             experimental_aggregate_gradients: whether gradients of replicas are to be summed.
+
+        Returns:
+            An operation in graphs, which `LossScaleOptimizer` asks for; else None.
         """
         parts: dict[int, list[tuple]] = {}
         pairs = list(grads_and_vars)
@@ -111,6 +114,7 @@ class MultiOptimizer(mm.MultiOptimizer):
                     name=name,
                     experimental_aggregate_gradients=experimental_aggregate_gradients,
                 )
+        return tf.no_op()
 
     def _positions(self, variables: Sequence[tf.Variable]) -> list[int]:
         """Of the optimizer in `_all_optimizers` that each variable goes to."""

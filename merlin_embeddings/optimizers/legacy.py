@@ -66,7 +66,7 @@ class Legacy(compat.LegacyOptimizer):
         grads_and_vars: Iterable[tuple],
         name: str | None = None,
         experimental_aggregate_gradients: bool = True,
-    ) -> tf.Variable:
+    ) -> tf.Operation | tf.Variable:
         """A step.
 
         Args:
@@ -75,13 +75,14 @@ class Legacy(compat.LegacyOptimizer):
             experimental_aggregate_gradients: whether gradients of replicas are to be summed.
 
         Returns:
-            `iterations`.
+            `iterations`; in graphs an operation, which `LossScaleOptimizer` asks for.
         """
-        return self.optimizer.apply_gradients(
+        iterations = self.optimizer.apply_gradients(
             grads_and_vars,
             name=name,
             skip_gradients_aggregation=not experimental_aggregate_gradients,
         )
+        return iterations if tf.executing_eagerly() else tf.no_op()
 
     @property
     def iterations(self) -> tf.Variable:

@@ -111,3 +111,24 @@ def test_checkpoints(optimizer_of, tmp_path):
     np.testing.assert_allclose(train(again), train(model), rtol=1e-6)
     for one, two in zip(again.optimizer.variables(), model.optimizer.variables(), strict=True):
         np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "optimizer_of",
+    [
+        lambda big, small: ours(big, small),
+        lambda big, small: me.optimizers.Legacy(me.optimizers.Adagrad(0.1)),
+    ],
+    ids=["several", "one"],
+)
+def test_mixed_precision(optimizer_of):
+    """Steps whose gradients are infinite at the first loss scales are left out, then it trains."""
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = model_of(optimizer_of)
+        assert isinstance(model.optimizer, keras.mixed_precision.LossScaleOptimizer)
+        losses = train(model, epochs=6)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert losses[-1] < losses[0]
+    assert np.all([np.any(table != np.float32(0.1)) for table in values(model)[:2]])
