@@ -135,8 +135,8 @@ test-python: build $(MERLIN)/.pins
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-merlin: $(MERLIN)/.installed
-	$(MERLIN)/bin/pytest tests/merlin tests/optimizers/test_fusion.py \
-	  tests/optimizers/test_split.py tests/optimizers/test_refusals.py
+	$(MERLIN)/bin/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder tests/merlin \
+	  tests/optimizers/test_fusion.py tests/optimizers/test_split.py tests/optimizers/test_refusals.py
 
 # What models of merlin-models do is tested on both.
 BOTH_MERLIN_LANES := tests/merlin/test_embedding_table_in_models.py

@@ -256,7 +256,8 @@ def loaded(trained):
     """The predictions of a fresh process that loads every model, by model and batch."""
     checkout = str(Path(me.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", LOAD, *(one.folder for one in trained.values())],
+        # -P: a checkout that this runs in has the op library of another TensorFlow.
+        [sys.executable, "-P", "-c", LOAD, *(one.folder for one in trained.values())],
         check=False,
         capture_output=True,
         text=True,

@@ -36,6 +36,10 @@ def data(features):
 def ops_that_ran(model, folder):
     """The op types of the graphs that `fit` executed, as TensorFlow recorded them after pruning."""
     x, y = data(len(model.inputs))
+    # TensorFlow goes on recording after a trace; what ran since the last one isn't asked for.
+    with tf.summary.create_file_writer(f"{folder}_before").as_default():
+        tf.summary.trace_on(graph=True, profiler=False)
+        tf.summary.trace_export("before", step=0)
     writer = tf.summary.create_file_writer(str(folder))
     with writer.as_default():
         tf.summary.trace_on(graph=True, profiler=False)
