@@ -47,6 +47,9 @@ RETRIEVAL = SCHEMA.excluding_by_name(["click"])
 SESSIONS = Schema([categorical("item_id", 30, Tags.ITEM, Tags.ITEM_ID, Tags.SEQUENCE, **LIST)])
 click = functools.partial(mm.BinaryOutput, "click")
 
+# The first test trains all models, the first of the loaded ones loads them.
+pytestmark = pytest.mark.timeout(1500)
+
 
 def tables(schema, **kwargs):
     schema = schema.select_by_tag(Tags.CATEGORICAL)
@@ -261,7 +264,7 @@ def loaded(trained):
         check=False,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1000,
         env={**os.environ, "PYTHONPATH": checkout},
     )
     assert done.returncode == 0, done.stderr
