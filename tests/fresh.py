@@ -18,7 +18,7 @@ def last_line_of(script: str):
         check=False,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,  # one that takes seconds alone takes minutes on a busy machine
         env={**os.environ, "PYTHONPATH": checkout},
     )
     assert done.returncode == 0, done.stderr
