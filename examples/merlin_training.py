@@ -13,6 +13,7 @@ import merlin.models.tf as mm
 import movielens_data as data
 import numpy as np
 import pandas as pd
+from auc import auc
 from merlin.io import Dataset
 from merlin.schema import Schema, Tags
 from movielens_workflow import prepare
@@ -138,11 +139,3 @@ def test_auc(ratings: Ratings, model) -> float:
     loader = ratings.loader(ratings.test)
     scores = np.concatenate([np.asarray(model(x, training=False)) for x, _ in loader]).ravel()
     return auc(ratings.test["like"].to_numpy(), scores)
-
-
-def auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Area under the ROC curve by mean ranks; labels [N] of 0 and 1, scores [N]."""
-    liked, ranks = labels > 0, pd.Series(scores).rank().to_numpy()
-    count = liked.sum()
-    pairs = count * (len(labels) - count)
-    return float((ranks[liked].sum() - count * (count + 1) / 2) / pairs)

@@ -18,6 +18,7 @@ from pathlib import Path
 import movielens_data as data
 import numpy as np
 import tensorflow as tf
+from auc import auc
 from tensorflow import keras
 from youtube_dnn_data import PADDING, Samples, sequences
 from youtube_dnn_models import POOLINGS, TABLE, bytes_of, inputs_of, ranking, retrieval
@@ -60,15 +61,6 @@ def hits(found: np.ndarray, items: np.ndarray) -> dict[str, float]:
     hit = np.any(found == items[:, None], axis=1)
     gain = np.where(hit, 1 / np.log2(place + 2), 0)
     return {f"recall@{K}": hit.mean(), f"NDCG@{K}": gain.mean()}
-
-
-def auc(likes: np.ndarray, scores: np.ndarray) -> float:
-    """The share of pairs of a like and a dislike in the right order; ties count half."""
-    _, at, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[at]
-    positive = likes == 1
-    pairs = positive.sum() * (~positive).sum()
-    return (rank[positive].sum() - positive.sum() * (positive.sum() + 1) / 2) / pairs
 
 
 def train_retrieval(kind: str, parts, seed: int, epochs: int) -> Score:

@@ -10,16 +10,23 @@ from pathlib import Path
 import merlin_embeddings
 
 
-def last_line_of(script: str):
-    """Runs a script that finds the package, and reads the last line it prints as JSON."""
-    checkout = str(Path(merlin_embeddings.__file__).parents[1])
+def output_of(script: str, *arguments: str | Path) -> str:
+    """What a script prints that finds the package which this process has."""
+    package = str(Path(merlin_embeddings.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
+        # -P: not the package of the folder where it runs, whose library may be for another
+        # TensorFlow.
+        [sys.executable, "-P", "-c", textwrap.dedent(script), *arguments],
         check=False,
         capture_output=True,
         text=True,
         timeout=500,  # one that takes seconds alone takes minutes on a busy machine
-        env={**os.environ, "PYTHONPATH": checkout},
+        env={**os.environ, "PYTHONPATH": package},
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def last_line_of(script: str):
+    """The last line that a script prints, read as JSON."""
+    return json.loads(output_of(script).splitlines()[-1])

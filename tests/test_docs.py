@@ -1,17 +1,13 @@
 """Programs in the docs run as they stand."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import tensorflow as tf
 
+from tests.documented import names_of
+
 
 def test_users_from_items():
-    page = Path(__file__).parents[1] / "docs" / "users-from-items.md"
-    [program] = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    names = {}
-    exec(compile(program, str(page), "exec"), names)
+    names = names_of("docs/users-from-items.md")
     assert len(names["model"].history.history["loss"]) == 2
     assert names["model"].count_params() == 1000 * 16 + 1  # the table once, and a half-life
     seen = names["batch"][0][:3]
@@ -21,11 +17,8 @@ def test_users_from_items():
 
 
 def test_from_nvtabular(tmp_path, monkeypatch):
-    page = Path(__file__).parents[1] / "docs" / "from-nvtabular.md"
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for program in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
-        exec(compile(program, str(page), "exec"), names)
+    names = names_of("docs/from-nvtabular.md")
     tables = {f.table.name: f.table.rows for f in names["features"].values()}
     # Padding, null, unknown, and 500 users, 90 items, 3 cities.
     assert tables == {"user": 503, "city": 6, "viewed_item": 93}

@@ -1,6 +1,5 @@
 """What docs/from-keras.md says: its programs run as they stand, its statements hold."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
+from tests.documented import names_of
 
 TABLE = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 BOTH = [keras.layers.Embedding, me.layers.Embedding]
@@ -22,11 +22,8 @@ def embedding(make, **kwargs):
 
 
 def test_programs(tmp_path, monkeypatch):
-    page = Path(__file__).parents[1] / "docs" / "from-keras.md"
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for program in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
-        exec(compile(program, str(page), "exec"), names)
+    names = names_of("docs/from-keras.md")
     old, model, viewed = names["old"], names["model"], names["viewed"]
     expected = old.predict(viewed, verbose=0)
     np.testing.assert_array_equal(names["predicted"], expected)

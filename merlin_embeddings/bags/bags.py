@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from merlin_embeddings import native
+from merlin_embeddings.bags.asserted import asserted
 from merlin_embeddings.bags.values import to_ids, to_padding_id
 from merlin_embeddings.bags.weights import flat_weights, kind_of
 
@@ -144,9 +145,8 @@ class Bags:
         count = bags.nrows() if isinstance(bags, tf.RaggedTensor) else tf.shape(bags, tf.int64)[0]
         fine = tf.reduce_all((self.inverse >= 0) & (self.inverse < count))
         message = f"{self.name}: inverse has values outside of [0, number of bags):"
-        check = tf.debugging.Assert(fine, [message, self.inverse, "number of bags:", count])
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.gather(bags, self.inverse)
+        data = [message, self.inverse, "number of bags:", count]
+        return tf.gather(bags, asserted(self.inverse, fine, data))
 
     def singles(self) -> Bags:
         """Bags of one value each, without weights and inverse."""
@@ -185,11 +185,9 @@ class Bags:
         message = (
             f"{self.name}: row_splits must begin at 0, never fall, and end at the number of ids:"
         )
-        check = tf.debugging.Assert(
-            fine & tf.equal(splits[-1], count), [message, splits, "ids:", count]
+        return asserted(
+            splits, fine & tf.equal(splits[-1], count), [message, splits, "ids:", count]
         )
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(splits)
 
     def to_tensors(self) -> dict[str, tf.Tensor]:
         """A dict of tensors that `of` takes, for what carries tensors only (Keras, tf.data).

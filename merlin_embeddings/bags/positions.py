@@ -1,4 +1,4 @@
-"""Where an id stands in its bag."""
+"""Which bag an id is in, and where."""
 
 from __future__ import annotations
 
@@ -31,3 +31,18 @@ def positions(bags: Bags, count_from: str = "first") -> tf.Tensor:
     if count_from == "first":
         return tf.ragged.range(lengths).values
     return tf.ragged.range(lengths - 1, -tf.ones_like(lengths), -1).values
+
+
+def bag_of(bags: Bags) -> tf.Tensor:
+    """The bag that each value is in: `[N]` int64.
+
+    Raises:
+        tf.errors.InvalidArgumentError: row_splits that don't cut the values into bags.
+
+    >>> bag_of(Bags([7, 3, 1, 5], [0, 3, 3, 4])).numpy().tolist()
+    [0, 0, 0, 2]
+    """
+    if bags.hotness is not None:
+        return tf.range(tf.size(bags.values, tf.int64)) // bags.hotness
+    splits = bags.checked_row_splits()
+    return tf.repeat(tf.range(tf.size(splits, tf.int64) - 1), splits[1:] - splits[:-1])

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from merlin_embeddings.bags.asserted import asserted
+
 # FarmHash Fingerprint64 modulo this: 0 .. 2**63 - 2, every value an int64.
 STRING_BUCKETS = 2**63 - 1
 
@@ -71,6 +73,4 @@ def _from_uint64(values: tf.Tensor, name: str) -> tf.Tensor:
         f"{name}: uint64 ids of 2**63 and above are no int64. For ids that may be any number give "
         "the same 64 bits, tf.bitcast(ids, tf.int64), and the table ids=ids.Modulo(rows). The ids:"
     )
-    check = tf.debugging.Assert(tf.equal(tf.size(beyond), 0), [message, beyond])
-    with tf.control_dependencies([] if check is None else [check]):  # None: checked already
-        return tf.identity(ids)
+    return asserted(ids, tf.equal(tf.size(beyond), 0), [message, beyond])

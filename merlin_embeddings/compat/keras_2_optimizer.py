@@ -27,15 +27,15 @@ class Keras2Optimizer(keras.optimizers.Optimizer):
 
     Args:
         learning_rate: number, schedule, or callable without arguments.
-        weight_decay: as in Keras 3, as all others are.
-        clipnorm: .
-        clipvalue: .
-        global_clipnorm: .
-        use_ema: .
-        ema_momentum: .
-        ema_overwrite_frequency: .
-        loss_scale_factor: .
-        gradient_accumulation_steps: .
+        weight_decay: what each row loses of itself in a step, times the learning rate.
+        clipnorm: largest norm of a gradient.
+        clipvalue: largest magnitude of an element.
+        global_clipnorm: largest norm of all gradients together.
+        use_ema: whether averages of the weights are kept.
+        ema_momentum: what an average keeps of itself in a step.
+        ema_overwrite_frequency: after how many steps averages take the weights' place.
+        loss_scale_factor: what the loss is multiplied by.
+        gradient_accumulation_steps: of how many batches a step has the mean gradient.
         name: None: the class's, with a number behind it from the second on.
         **kwargs: `jit_compile`, which Keras 2's optimizers have, is left out: what is compiled here
             are native ops.

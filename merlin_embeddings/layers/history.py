@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from merlin_embeddings.bags import Bags, positions, truncate, without_padding
+from merlin_embeddings.bags import Bags, bag_of, positions, truncate, without_padding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +48,7 @@ class History:
     @property
     def bag_of(self) -> tf.Tensor:
         """Which history an item is of: `[N]` int64."""
-        if self.bags.hotness is not None:
-            return tf.range(tf.size(self.bags.values, tf.int64)) // self.bags.hotness
-        splits = self.bags.checked_row_splits()
-        return tf.repeat(tf.range(tf.size(splits, tf.int64) - 1), splits[1:] - splits[:-1])
+        return bag_of(self.bags)
 
     @property
     def count(self) -> tf.Tensor:

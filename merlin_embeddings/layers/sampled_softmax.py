@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings.bags import Bags
+from merlin_embeddings.bags import Bags, asserted
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.base import TableLayer
 from merlin_embeddings.layers.samplers import Sampler
@@ -133,12 +133,7 @@ class SampledSoftmax(SharingLayer):
         return {"sampler": keras.layers.deserialize(config["sampler"])}
 
     def _check(self, users: Any, positives: Any) -> None:
-        shape, dim = tf.TensorShape(users.shape), self.table_config.embedding_dim
-        if not shape.is_compatible_with([None, dim]):
-            raise ValueError(
-                f"SampledSoftmax {self.name!r}: users have shape {shape}; they must be [B, {dim}], "
-                "vectors as long as the items'."
-            )
+        self.check_users(users)
         shape = tf.TensorShape(getattr(positives, "shape", None))
         if isinstance(positives, Mapping) or shape.rank not in (1, 2) or shape[1:] not in ([], [1]):
             raise ValueError(
@@ -159,6 +154,4 @@ class SampledSoftmax(SharingLayer):
             "first=, or of count 0), so that nothing corrects them; leave them out, or let them be "
             "drawn:"
         )
-        check = tf.debugging.Assert(tf.equal(tf.size(never), 0), [message, never])
-        with tf.control_dependencies([] if check is None else [check]):  # None: checked already
-            return tf.identity(log_q)
+        return asserted(log_q, tf.equal(tf.size(never), 0), [message, never])

@@ -92,11 +92,19 @@ class SharingLayer(IdLayer):
         """What messages call the lookups."""
         return label(self.feature())
 
-    @property
-    def padding_of_items(self) -> int | str | None:
-        """The owner's padding id, if it has one for all of its ids."""
-        if not isinstance(self.items, Embedding):
-            return None
+    def check_users(self, users: Any) -> None:
+        """Raises ValueError unless vectors of users are as long as the table's."""
+        shape, dim = tf.TensorShape(users.shape), self.table_config.embedding_dim
+        if not shape.is_compatible_with([None, dim]):
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r}: users have shape {shape}; they must be "
+                f"[B, {dim}], vectors as long as the items'."
+            )
+
+    def padding_or_items(self, padding_id: int | str | None) -> int | str | None:
+        """A padding id; None: the owner's, if it has one for all of its ids."""
+        if padding_id is not None or not isinstance(self.items, Embedding):
+            return padding_id
         if self.items.padding_id is None and self.items.mask_zero:
             return 0
         return self.items.padding_id

@@ -8,11 +8,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings.bags import Bags, without_padding
+from merlin_embeddings.bags import Bags, asserted, bag_of, without_padding
 from merlin_embeddings.config import is_row_count
 from merlin_embeddings.ids import Identity
 from merlin_embeddings.layers.base import TableLayer
-from merlin_embeddings.layers.history import History
 from merlin_embeddings.layers.sharing import SharingLayer
 
 
@@ -90,7 +89,7 @@ class TopK(SharingLayer):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Scores and ids; see the class."""
         del training
-        self._check(inputs)
+        self.check_users(inputs)
         users = tf.cast(inputs, tf.float32)
         excluded = None if exclude is None else self._excluded(exclude, users)
         count = tf.shape(users)[0]
@@ -116,7 +115,7 @@ class TopK(SharingLayer):
     ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """Shapes and dtypes of the outputs for symbolic inputs."""
         del exclude, training
-        self._check(inputs)
+        self.check_users(inputs)
         shape = (inputs.shape[0], self.k)
         return keras.KerasTensor(shape, dtype="float32"), keras.KerasTensor(shape, dtype="int64")
 
@@ -148,25 +147,15 @@ class TopK(SharingLayer):
 
     def _excluded(self, exclude: Any, users: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Pairs of user and row, `[N]` each."""
-        padding = self.padding_of_items if self.padding_id is None else self.padding_id
+        padding = self.padding_or_items(self.padding_id)
         bags = without_padding(Bags.of(exclude, None, padding, f"{self.label}, exclude"))
-        history = History(bags, lambda _: users)
-        check = tf.debugging.Assert(
-            tf.equal(history.count, tf.shape(users, tf.int64)[0]),
-            [f"{self.label}: exclude and users have different batch sizes:", history.count],
-        )
-        with tf.control_dependencies([] if check is None else [check]):  # None: checked already
-            # Ids out of range are what the table's `ids` make of them: an error, none, the nearest.
-            rows, _ = self.id_map.assign(bags.values, name=bags.name)
-            return tf.identity(history.bag_of), rows
-
-    def _check(self, users: Any) -> None:
-        shape, dim = tf.TensorShape(users.shape), self.table_config.embedding_dim
-        if not shape.is_compatible_with([None, dim]):
-            raise ValueError(
-                f"TopK {self.name!r}: users have shape {shape}; they must be [B, {dim}], vectors "
-                "as long as the items'."
-            )
+        count = tf.size(bags.row_splits, tf.int64) - 1
+        message = f"{self.label}: exclude and users have different batch sizes:"
+        fine = tf.equal(count, tf.shape(users, tf.int64)[0])
+        ids = asserted(bags.values, fine, [message, count])
+        # Ids out of range are what the table's `ids` make of them: an error, none, the nearest.
+        rows, _ = self.id_map.assign(ids, name=bags.name)
+        return bag_of(bags), rows
 
     def _require(self, name: str, value: Any, fine: bool, wanted: str) -> None:
         if not fine:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings.bags import Bags, check_like, flat_weights
+from merlin_embeddings.bags import Bags, asserted, check_like, flat_weights
 from merlin_embeddings.config import is_row_count
 from merlin_embeddings.layers import flatten, symbolic
 from merlin_embeddings.layers import pooling as poolings
@@ -114,7 +114,7 @@ class UserFromItems(SharingLayer):
         if not self.items.table_set.exist:
             # Keras asks for shapes, and says float32 where it doesn't know the dtype of inputs.
             inputs = flatten.as_integers(inputs)
-        bags = Bags.of(inputs, weights, self._padding, self.label)
+        bags = Bags.of(inputs, weights, self.padding_or_items(self.padding_id), self.label)
         history = History(
             bags,
             lambda singles: self.look_up([Lookup(singles, None)], training)[0],
@@ -165,10 +165,6 @@ class UserFromItems(SharingLayer):
     def _parts_from(cls, config_: Mapping[str, Any]) -> dict[str, Any]:
         return {"pooling": keras.layers.deserialize(config_["pooling"])}
 
-    @property
-    def _padding(self) -> int | str | None:
-        return self.padding_of_items if self.padding_id is None else self.padding_id
-
     def _check(self, ages: Any, query: Any) -> None:
         """Raises unless the call has what the pooling needs, and nothing that it doesn't."""
         pooling = type(self.pooling).__name__
@@ -209,16 +205,9 @@ class UserFromItems(SharingLayer):
             )
         query = tf.reshape(query, [-1, self.table_config.embedding_dim])
         count = tf.size(bags.row_splits, tf.int64) - 1
-        check = tf.debugging.Assert(
-            tf.equal(tf.shape(query, tf.int64)[0], count),
-            [
-                f"{self.label}: query and histories have different batch sizes:",
-                tf.shape(query)[0],
-                count,
-            ],
-        )
-        with tf.control_dependencies([] if check is None else [check]):  # None: checked already
-            return tf.identity(query)
+        given = tf.shape(query, tf.int64)[0]
+        message = f"{self.label}: query and histories have different batch sizes:"
+        return asserted(query, tf.equal(given, count), [message, given, count])
 
     def _flat_ages(self, inputs: Any, bags: Bags, ages: Any) -> tf.Tensor:
         """`[N]`, one for each value of the bags."""

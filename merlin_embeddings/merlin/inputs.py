@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from merlin_embeddings.bags import asserted
+
 
 def squeeze(ids: Any, name: str) -> Any:
     """Ids without their last dimension where that is 1.
@@ -50,9 +52,8 @@ def _squeeze_ragged(ids: tf.RaggedTensor, name: str) -> tf.RaggedTensor:
         return ids
     lengths = ids.values.row_lengths()
     message = f"{name}: ids are lists of lists; the inner ones must have one id each. Lengths:"
-    check = tf.debugging.Assert(tf.reduce_all(tf.equal(lengths, 1)), [message, lengths])
-    with tf.control_dependencies([] if check is None else [check]):
-        return ids.with_values(tf.identity(flat))
+    fine = tf.reduce_all(tf.equal(lengths, 1))
+    return ids.with_values(asserted(flat, fine, [message, lengths]))
 
 
 def batch_size(ids: Any) -> tf.Tensor:

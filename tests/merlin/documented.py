@@ -5,11 +5,11 @@ NVTabular keeps relative paths of categories: whoever uses the workflow does so 
 
 import contextlib
 import functools
-import re
 import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "from-merlin-models.md"
+from tests.documented import names_of
+
 _folder = tempfile.TemporaryDirectory()
 FOLDER = Path(_folder.name)
 
@@ -17,8 +17,5 @@ FOLDER = Path(_folder.name)
 @functools.cache
 def names():
     """The names that the programs define; their files are in FOLDER."""
-    names = {}
     with contextlib.chdir(FOLDER):
-        for program in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-            exec(compile(program, str(PAGE), "exec"), names)
-    return names
+        return names_of("docs/from-merlin-models.md")

@@ -4,9 +4,6 @@ Each trains, is saved, and is loaded by a fresh process that predicts the same.
 """
 
 import functools
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from merlin.schema import ColumnSchema, Schema, Tags
 
 import merlin_embeddings as me
 import merlin_embeddings.merlin as mem
+from tests import fresh
 
 ROWS, BATCH, DIM = 96, 32, 8
 LIST = {"is_list": True, "is_ragged": True}
@@ -257,17 +255,7 @@ def tables_of(model):
 @pytest.fixture(scope="module")
 def loaded(trained):
     """The predictions of a fresh process that loads every model, by model and batch."""
-    checkout = str(Path(me.__file__).parents[1])
-    done = subprocess.run(
-        # -P: a checkout that this runs in has the op library of another TensorFlow.
-        [sys.executable, "-P", "-c", LOAD, *(one.folder for one in trained.values())],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=1000,
-        env={**os.environ, "PYTHONPATH": checkout},
-    )
-    assert done.returncode == 0, done.stderr
+    fresh.output_of(LOAD, *(one.folder for one in trained.values()))
     predictions = {}
     for name, one in trained.items():
         with np.load(one.folder / "loaded.npz") as file:
