@@ -4,7 +4,7 @@ A *spec* is a frozen dataclass that says what is wanted; the object that owns va
 from it later.
 """
 
-from merlin_embeddings.config.checks import is_row_count
+from merlin_embeddings.config.checks import is_int, is_row_count, one_of
 from merlin_embeddings.config.feature import COMBINERS, FeatureConfig
 from merlin_embeddings.config.position_weights import PositionWeights
 from merlin_embeddings.config.specs import foreign, from_plain, same, spec, to_plain
@@ -20,7 +20,9 @@ __all__ = [
     "field_rule",
     "foreign",
     "from_plain",
+    "is_int",
     "is_row_count",
+    "one_of",
     "same",
     "spec",
     "to_plain",

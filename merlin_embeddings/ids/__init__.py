@@ -3,5 +3,21 @@
 from merlin_embeddings.ids.base import IdSpec, PureIdMap
 from merlin_embeddings.ids.identity import Identity
 from merlin_embeddings.ids.modulo import Modulo
+from merlin_embeddings.ids.policies import LFU, LRU, TTL, Custom, EpochLFU, EpochLRU
+from merlin_embeddings.ids.stateful import Changes, Known, StatefulIdMap
 
-__all__ = ["IdSpec", "Identity", "Modulo", "PureIdMap"]
+__all__ = [
+    "LFU",
+    "LRU",
+    "TTL",
+    "Changes",
+    "Custom",
+    "EpochLFU",
+    "EpochLRU",
+    "IdSpec",
+    "Identity",
+    "Known",
+    "Modulo",
+    "PureIdMap",
+    "StatefulIdMap",
+]

@@ -1,5 +1,6 @@
 """The native ops: the library, and one Python call for each thing it does."""
 
+from merlin_embeddings.native.attached import Attached
 from merlin_embeddings.native.ids import check_range, modulo, row_splits
 from merlin_embeddings.native.lookup import Pooling, lookup
 from merlin_embeddings.native.tables import (
@@ -12,6 +13,7 @@ from merlin_embeddings.native.tables import (
 from merlin_embeddings.native.update import Source, TableUpdate, coalesce, sources, update
 
 __all__ = [
+    "Attached",
     "Pooling",
     "Source",
     "TableUpdate",

@@ -57,8 +57,9 @@ struct WeightGradientTask {
 enum class Distribution : int32_t { kConstant, kUniform, kNormal, kTruncatedNormal };
 
 struct InitializeTask {
-  Table table;          // rows to fill
+  Table table;          // with the number of rows to fill
   const int64_t* keys;  // [rows]; null: row r has key r
+  const int64_t* into;  // [rows], distinct: where row r lies in the table; null: at r
   Distribution distribution;
   float first, second;  // value, -; low, high; mean, standard deviation
   uint64_t seed;        // of the table: mixes the user's seed and the table's name

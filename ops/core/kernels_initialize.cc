@@ -59,7 +59,7 @@ void fill(const InitializeTask& t, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const int64_t key = t.keys ? t.keys[r] : r;
     const uint64_t row = mix(t.seed ^ mix(static_cast<uint64_t>(key)));
-    Storage* __restrict out = static_cast<Storage*>(t.table.data) + r * dim;
+    Storage* __restrict out = static_cast<Storage*>(t.table.data) + (t.into ? t.into[r] : r) * dim;
     switch (t.distribution) {
       case Distribution::kConstant:
         for (int64_t d = 0; d < dim; ++d) out[d] = F::narrow(t.first);

@@ -5,6 +5,7 @@
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/huge_pages.h"
+#include "tf/initial.h"
 #include "tf/status.h"
 #include "tf/thread_pool.h"
 #include "tf/variables.h"
@@ -19,38 +20,18 @@ using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
 using tensorflow::shape_inference::InferenceContext;
 
-// FNV-1a, 64 bits: the part of the seed that tells tables apart.
-uint64_t Hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
-  return hash;
-}
-
 // Shared by both ops below: what a row's values are a function of.
 class InitialOp : public tensorflow::OpKernel {
  public:
   explicit InitialOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    std::string kind;
-    int64_t seed;
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("dtype", &dtype_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("kind", &kind));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("first", &task_.first));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("second", &task_.second));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("seed", &seed));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("table", &name_));
-    task_.distribution = kind == "uniform"            ? Distribution::kUniform
-                         : kind == "normal"           ? Distribution::kNormal
-                         : kind == "truncated_normal" ? Distribution::kTruncatedNormal
-                                                      : Distribution::kConstant;
-    task_.seed = Hash(name_) ^ static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15u;
+    OP_REQUIRES_OK(ctx, initial_.Read(ctx));
   }
 
  protected:
   void Fill(OpKernelContext* ctx, int64_t rows, const int64_t* keys) {
     Tensor values;
-    OP_REQUIRES_OK(ctx, AllocateTable(dtype_, rows, dim_, "table '" + name_ + "'", &values));
-    InitializeTask task = task_;
+    OP_REQUIRES_OK(ctx, AllocateTable(initial_.dtype, rows, initial_.dim, initial_.label, &values));
+    InitializeTask task = initial_.task;
     OP_REQUIRES_OK(ctx, AsTable(values, &task.table));
     task.keys = keys;
     // Fresh memory is zeros already, and stays free until it is touched.
@@ -60,10 +41,7 @@ class InitialOp : public tensorflow::OpKernel {
   }
 
  private:
-  tensorflow::DataType dtype_;
-  int64_t dim_;
-  std::string name_;
-  InitializeTask task_{};
+  InitialAttrs initial_;
 };
 
 class InitialTableOp final : public InitialOp {
@@ -84,15 +62,6 @@ class InitialRowsOp final : public InitialOp {
     Fill(ctx, ctx->input(0).NumElements(), ctx->input(0).flat<int64_t>().data());
   }
 };
-
-#define MERLIN_INITIAL_ATTRS                                               \
-  Attr("dim: int >= 1")                                                    \
-      .Attr("dtype: {float, bfloat16, half}")                              \
-      .Attr("kind: {'constant', 'uniform', 'normal', 'truncated_normal'}") \
-      .Attr("first: float")                                                \
-      .Attr("second: float")                                               \
-      .Attr("seed: int")                                                   \
-      .Attr("table: string")
 
 // Stateful, or a table would be folded into the graph as a constant.
 REGISTER_OP("Merlin>InitialTable")

@@ -18,10 +18,14 @@ Status Variables::Add(OpKernelContext* ctx, int first, int count, const char* wh
     tensorflow::core::RefCountPtr<Var> variable;
     MERLIN_RETURN_IF_ERROR(
         tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, i), &variable));
-    variables_.push_back(std::move(variable));
-    what_.push_back(what);
+    Add(std::move(variable), what);
   }
   return Ok();
+}
+
+void Variables::Add(tensorflow::core::RefCountPtr<Var> variable, const char* what) {
+  variables_.push_back(std::move(variable));
+  what_.push_back(what);
 }
 
 Status Variables::Lock(bool exclusive) {

@@ -16,6 +16,9 @@ class Variables {
   // Reads `count` variables from the inputs that begin at `first`; `what` names them in errors.
   tensorflow::Status Add(tensorflow::OpKernelContext* ctx, int first, int count, const char* what);
 
+  // One more, which an op found otherwise.
+  void Add(tensorflow::core::RefCountPtr<tensorflow::Var> variable, const char* what);
+
   // Locks all of them, in one order whoever asks, until destruction. For writing, a buffer that
   // somebody else holds (a read_value()) is copied first, as TensorFlow's scatter ops do.
   tensorflow::Status LockShared();
