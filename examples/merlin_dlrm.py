@@ -39,7 +39,7 @@ class Run:
 def arguments(argv=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", choices=training.MODELS, default="dlrm")
-    parser.add_argument("--optimizer", choices=training.OPTIMIZERS, default="adagrad")
+    parser.add_argument("--optimizer", choices=training.OPTIMIZERS, default="adam")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=1024)

@@ -33,8 +33,8 @@ def vocabulary_size(column: Any, ids: Any) -> int | None:
             f"Column {column.name!r} (dtype {column.dtype.name}) has no int domain, so that nobody "
             "knows how many rows its table needs. Encode the column with NVTabular's Categorify, "
             "whose schema says it, give the column's properties a domain {'min': 0, 'max': "
-            "cardinality - 1}, or give the table ids that take any number, such as "
-            "ids.Modulo(rows)."
+            "cardinality - 1}, or make it an EmbeddingTable of its own with ids that take any "
+            "number, such as ids=ids.Modulo(rows)."
         )
     size = None if domain.max is None else domain.max + 1
     if size is None or size != size // 1 or not config.is_row_count(int(size)):

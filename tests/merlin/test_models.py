@@ -132,6 +132,12 @@ def next_item(model):
     return mm.SequencePredictNext(schema=SESSIONS, target="item_id", transformer=model.blocks[1])
 
 
+def masked_items(model):
+    return mm.SequenceMaskRandom(
+        schema=SESSIONS, target="item_id", transformer=model.blocks[1], masking_prob=0.4
+    )
+
+
 def last_item(model):
     return mm.SequencePredictLast(schema=SESSIONS, target="item_id")
 
@@ -159,6 +165,7 @@ CASES = {
     "matrix_factorization": Case(matrix_factorization, IDS, 2),
     "youtube_dnn": Case(youtube_dnn, SESSIONS, 1, last_item),
     "xlnet_next": Case(sessions, SESSIONS, 1, next_item),
+    "xlnet_masked": Case(sessions, SESSIONS, 1, masked_items),
 }
 
 
