@@ -14,6 +14,7 @@
 // are handled in ascending order of their hash, which begins with their shard's number.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -128,6 +129,11 @@ struct IdList {
 struct IdChanges {
   std::vector<int64_t> rows, old_ids, new_ids;
   std::vector<uint8_t> had_old;
+
+  void reserve(size_t size) {
+    for (auto* part : {&rows, &old_ids, &new_ids}) part->reserve(size);
+    had_old.reserve(size);
+  }
 };
 
 // Why a call did nothing at all.

@@ -5,8 +5,12 @@
 #include <cstdint>
 
 // Inline everywhere, always: a copy of such a function that was compiled for AVX-512 must never be
-// the one that the linker keeps for all.
+// the one that the linker keeps for all. CUDA twins share them.
+#ifdef __CUDACC__
+#define MERLIN_ALWAYS_INLINE __host__ __device__ inline __attribute__((always_inline))
+#else
 #define MERLIN_ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
 
 namespace merlin {
 

@@ -1,0 +1,381 @@
+// One training step: touch what is found, then admit, then insert.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "counting_filter.h"
+#include "id_insert.h"
+#include "id_probe.h"
+
+namespace merlin {
+namespace {
+
+// Below this, dividing the ids among threads costs more than it brings.
+constexpr int64_t kIdsForThreads = 1 << 16;
+
+struct Entry {
+  int64_t id;
+  uint64_t hash;
+  int64_t* row;
+  uint32_t count, given;
+};
+
+// Sorts by hash: by the high bits in two passes where there are many, then what they leave.
+using Order = std::vector<std::pair<uint64_t, uint32_t>>;
+
+void sort(Order* order) {
+  constexpr int kDigit = 11, kShift = 64 - 2 * kDigit;
+  const size_t n = order->size();
+  if (n < 512) {
+    std::sort(order->begin(), order->end());
+    return;
+  }
+  Order other(n);
+  for (int pass = 0; pass < 2; ++pass) {
+    const int shift = kShift + pass * kDigit;
+    std::vector<uint32_t> next((1 << kDigit) + 1);
+    const auto digit = [&](uint64_t hash) { return (hash >> shift) & ((1 << kDigit) - 1); };
+    for (const auto& o : *order) ++next[digit(o.first) + 1];
+    for (size_t d = 1; d < next.size(); ++d) next[d] += next[d - 1];
+    for (const auto& o : *order) other[next[digit(o.first)]++] = o;
+    order->swap(other);
+  }
+  for (size_t i = 0, end; i < n; i = end) {
+    bool sorted = true;
+    for (end = i + 1; end < n && (*order)[end].first >> kShift == (*order)[i].first >> kShift;
+         ++end)
+      sorted &= (*order)[end - 1] <= (*order)[end];
+    if (!sorted) std::sort(order->begin() + i, order->begin() + end);
+  }
+}
+
+// The work on the ids of a range of shards.
+class Group {
+ public:
+  Group(const IdTable& table, const Step& step, const IdSpace& space)
+      : table_(table), step_(step), space_(space) {
+    switch (step.policy.kind) {
+      case PolicyKind::kLfu:
+      case PolicyKind::kEpochLfu:
+        touch_ = kAdd;
+        break;
+      case PolicyKind::kDecayedLfu:
+      case PolicyKind::kCustom:
+        touch_ = kGather;
+        break;
+      default:
+        touch_ = kLatest;
+    }
+  }
+
+  void see(const Entry* entries, int n) {
+    if (touch_ == kLatest)
+      see_as<kLatest>(entries, n);
+    else if (touch_ == kAdd)
+      see_as<kAdd>(entries, n);
+    else
+      see_as<kGather>(entries, n);
+  }
+
+  // Afterwards scores are scores again.
+  void settle() {
+    for (const Sum& s : sums_)
+      table_.scores[s.slot] = step_.next(s.score, s.count, s.given, hash_of(table_.keys[s.slot]));
+    sums_.clear();
+  }
+
+  // The distinct missing ids that are admitted, in the order of their hashes.
+  void admit() {
+    order_.reserve(missing_.size());
+    for (size_t i = 0; i < missing_.size(); ++i)
+      order_.emplace_back(missing_[i].hash, static_cast<uint32_t>(i));
+    sort(&order_);
+    const CountingFilter filter = {table_.filter, table_.shape.filter_lines};
+    const bool filtered = step_.policy.admit_after > 1;
+    const uint32_t enough = static_cast<uint32_t>(step_.policy.admit_after);
+    const auto filter_place = [&](uint64_t hash) { return filter.place(hash, space_.shard(hash)); };
+    for (uint32_t i = 0; i < order_.size();) {
+      if (filtered && i + kAhead < order_.size())
+        __builtin_prefetch(filter_place(order_[i + kAhead].first).line, 1);
+      Newcomer n = {order_[i].first, i, i, 0, 0};
+      uint64_t count = 0;
+      for (; n.end < order_.size() && order_[n.end].first == n.hash; ++n.end) {
+        const Entry& e = missing_[order_[n.end].second];
+        count += e.count;
+        n.given = std::max(n.given, e.given);
+      }
+      i = n.end;
+      n.count = saturated(count);
+      if (filtered) {
+        table_.meters[kFill + space_.shard(n.hash)] += std::min<uint32_t>(n.count, 255);
+        const uint32_t seen = CountingFilter::add(filter_place(n.hash), n.count);
+        n.count = std::max(n.count, seen);
+        if (seen < enough) {
+          refuse(n, &tally_.not_admitted);
+          continue;
+        }
+      }
+      if (step_.admitted_by_chance(n.hash))
+        newcomers_.push_back(n);
+      else
+        refuse(n, &tally_.not_admitted);
+    }
+    if (!filtered || order_.empty()) return;
+    const int64_t last = space_.shard(order_.back().first);
+    for (int64_t shard = space_.shard(order_.front().first); shard <= last; ++shard)
+      for (int64_t& fill = table_.meters[kFill + shard]; fill >= filter.window(); fill /= 2)
+        filter.halve(shard);
+  }
+
+  int64_t admitted() const { return static_cast<int64_t>(newcomers_.size()); }
+
+  void insert(IdSpace* space, IdChanges* changes) {
+    changes->reserve(newcomers_.size());
+    for (size_t i = 0; i < newcomers_.size(); ++i) {
+      if (i + kAhead < newcomers_.size()) prefetch(space->place(newcomers_[i + kAhead].hash));
+      const Newcomer& n = newcomers_[i];
+      const uint32_t score = step_.first(n.count, n.given, n.hash);
+      const int64_t slot = merlin::insert(table_, step_, missing_[order_[n.begin].second].id,
+                                          n.hash, score, step_.pin, space, &tally_, changes);
+      if (slot == kNoSlot)
+        refuse(n,
+               step_.policy.kind == PolicyKind::kTtl ? &tally_.not_admitted : &tally_.overflowed);
+      else
+        give(n, row_of(table_, slot));
+    }
+  }
+
+  const Tally& tally() const { return tally_; }
+
+ private:
+  enum Touch { kLatest, kAdd, kGather };
+  static constexpr uint32_t kAhead = 12;
+
+  // A slot that was found, while its place in `scores` holds this one's number.
+  struct Sum {
+    int64_t slot;
+    uint32_t score, count, given;
+  };
+
+  struct Newcomer {
+    uint64_t hash;
+    uint32_t begin, end;  // in the order
+    uint32_t count, given;
+  };
+
+  template <Touch touch>
+  void see_as(const Entry* entries, int n) {
+    // Copies: nothing that is written can change them.
+    const IdTable table = table_;
+    const Step step = step_;
+    const IdSpace space = space_;
+    int64_t looked_up = 0, hits = 0;
+    Probe found;
+    probe<true>(table, space, n, [=](int i) { return entries[i].hash; }, &found);
+    for (int i = 0; i < n; ++i) {
+      const Entry& e = entries[i];
+      looked_up += e.count;
+      const int64_t slot = slot_among(table, found.place(i), found.bits[i], e.id);
+      if (slot == kNoSlot) {
+        missing_.push_back(e);
+        continue;
+      }
+      hits += e.count;
+      *e.row = row_of(table, slot);
+      table.pins[slot] = step.pin;
+      uint32_t& score = table.scores[slot];
+      if (touch == kLatest)
+        score = step.latest;
+      else if (touch == kAdd)
+        score = step.next(score, e.count, 0, 0);
+      else
+        gather(slot, e);
+    }
+    tally_.looked_up += looked_up;
+    tally_.hits += hits;
+  }
+
+  void gather(int64_t slot, const Entry& e) {
+    uint32_t& score = table_.scores[slot];
+    if (score < sums_.size() && sums_[score].slot == slot) {
+      Sum& s = sums_[score];
+      s.count = saturated(uint64_t{s.count} + e.count);
+      s.given = std::max(s.given, e.given);
+    } else {
+      sums_.push_back({slot, score, e.count, e.given});
+      score = static_cast<uint32_t>(sums_.size() - 1);
+    }
+  }
+
+  void prefetch(const IdPlace& place) const {
+    for (const int64_t slot : {place.first, place.second}) {
+      __builtin_prefetch(table_.tags + slot, 1);
+      __builtin_prefetch(table_.scores + slot, 1);
+      __builtin_prefetch(table_.pins + slot, 1);
+    }
+  }
+
+  void give(const Newcomer& n, int64_t row) {
+    for (uint32_t i = n.begin; i < n.end; ++i) *missing_[order_[i].second].row = row;
+  }
+
+  void refuse(const Newcomer& n, int64_t* meter) {
+    for (uint32_t i = n.begin; i < n.end; ++i) *meter += missing_[order_[i].second].count;
+    give(n, row_without(table_, step_.policy, n.hash));
+  }
+
+  const IdTable& table_;
+  const Step& step_;
+  const IdSpace space_;  // while nothing grows
+  Touch touch_;
+  std::vector<Sum> sums_;
+  std::vector<Entry> missing_;
+  Order order_;
+  std::vector<Newcomer> newcomers_;
+  Tally tally_;
+};
+
+// Calls visit(entry) for places [low, high) of the lists laid end to end; padding gets its row.
+template <class Visit>
+void visit(const IdList* lists, int64_t count, int64_t low, int64_t high, const Visit& visit) {
+  for (int64_t f = 0, first = 0; f < count; first += lists[f].size, ++f) {
+    const IdList list = lists[f];
+    const int64_t end = std::min(list.size, high - first);
+    for (int64_t i = std::max(low - first, int64_t{0}); i < end; ++i) {
+      const int64_t id = list.ids[i];
+      if (skipped(list, id))
+        list.rows[i] = kNoLine;
+      else
+        visit(Entry{id, hash_of(id), list.rows + i,
+                    list.counts ? saturated(static_cast<uint64_t>(list.counts[i])) : 1,
+                    list.scores ? static_cast<uint32_t>(list.scores[i]) : 0});
+    }
+  }
+}
+
+IdTrouble check(const IdPolicy& policy, const IdList* lists, int64_t count) {
+  for (int64_t f = 0; f < count; ++f) {
+    const IdList& list = lists[f];
+    if (list.counts)
+      for (int64_t i = 0; i < list.size; ++i)
+        if (list.counts[i] < 1 && !skipped(list, list.ids[i])) return {IdTrouble::kCount, f, i};
+    if (policy.kind == PolicyKind::kCustom && !list.scores && list.size > 0)
+      return {IdTrouble::kScore, f, -1};
+    if (list.scores)
+      for (int64_t i = 0; i < list.size; ++i)
+        if ((list.scores[i] < 0 || list.scores[i] > UINT32_MAX) && !skipped(list, list.ids[i]))
+          return {IdTrouble::kScore, f, i};
+  }
+  return {};
+}
+
+// What a dynamic table that must not evict lacks, found before anything is written.
+IdTrouble check_room(const IdTable& table, const IdList* lists, int64_t count, int64_t total) {
+  const int64_t free = table.shape.max_rows - table.meters[kUsed];
+  if (total <= free) return {};
+  const IdSpace space = IdSpace::of(table);
+  std::vector<uint64_t> missing;
+  for (int64_t f = 0; f < count; ++f)
+    for (int64_t i = 0; i < lists[f].size; ++i) {
+      const int64_t id = lists[f].ids[i];
+      const uint64_t hash = hash_of(id);
+      if (!skipped(lists[f], id) && find_slot(table, space.place(hash), id) == kNoSlot)
+        missing.push_back(hash);
+    }
+  std::sort(missing.begin(), missing.end());
+  const int64_t distinct = std::unique(missing.begin(), missing.end()) - missing.begin();
+  if (distinct <= free) return {};
+  return {IdTrouble::kFull, -1, -1, distinct, free};
+}
+
+}  // namespace
+
+IdTrouble assign(const IdTable& table, const IdPolicy& policy, const IdList* lists, int64_t count,
+                 const Parallel& parallel, IdChanges* changes) {
+  int64_t total = 0;
+  for (int64_t f = 0; f < count; ++f) total += lists[f].size;
+  IdTrouble trouble = check(policy, lists, count);
+  if (trouble.kind == IdTrouble::kNone && table.dynamic() && !policy.evict)
+    trouble = check_room(table, lists, count, total);
+  if (trouble.kind != IdTrouble::kNone) return trouble;
+
+  ++table.meters[kClock];
+  const Step step = Step::of(table.meters, policy);
+  IdSpace space = IdSpace::of(table);
+  const int64_t threads = total < kIdsForThreads ? 1 : parallel.threads();
+  const int64_t size = std::min<int64_t>(threads, table.shape.shards);
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int64_t g = 0; g < size; ++g) groups.push_back(std::make_unique<Group>(table, step, space));
+  std::vector<IdChanges> changed(size);
+
+  const auto finish = [&](int64_t g) {
+    groups[g]->settle();
+    groups[g]->admit();
+    IdSpace fixed = space;
+    if (!table.dynamic()) groups[g]->insert(&fixed, &changed[g]);
+  };
+
+  if (size == 1) {
+    Entry block[kIdsABlock];
+    int n = 0;
+    visit(lists, count, 0, total, [&](const Entry& e) {
+      block[n++] = e;
+      if (n < kIdsABlock) return;
+      groups[0]->see(block, n);
+      n = 0;
+    });
+    groups[0]->see(block, n);
+    finish(0);
+  } else {
+    // Each thread's share of the ids is put in order of groups, then each group takes its own.
+    const auto group_of = [&](uint64_t hash) {
+      return space.shard(hash) * size / table.shape.shards;
+    };
+    const auto share = [&](int64_t t) { return total * t / threads; };
+    std::unique_ptr<Entry[]> entries(new Entry[total]);
+    std::vector<int64_t> next(threads * size + 1);
+    parallel.run(threads, [&](int64_t t) {
+      std::vector<int64_t> sizes(size);
+      visit(lists, count, share(t), share(t + 1),
+            [&](const Entry& e) { ++sizes[group_of(e.hash)]; });
+      for (int64_t g = 0; g < size; ++g) next[g * threads + t + 1] = sizes[g];
+    });
+    for (size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+    const std::vector<int64_t> first = next;
+    parallel.run(threads, [&](int64_t t) {
+      std::vector<int64_t> to(size);
+      for (int64_t g = 0; g < size; ++g) to[g] = first[g * threads + t];
+      visit(lists, count, share(t), share(t + 1),
+            [&](const Entry& e) { entries[to[group_of(e.hash)]++] = e; });
+    });
+    parallel.run(size, [&](int64_t g) {
+      const int64_t end = first[(g + 1) * threads];
+      for (int64_t i = first[g * threads]; i < end; i += kIdsABlock)
+        groups[g]->see(&entries[i], static_cast<int>(std::min<int64_t>(kIdsABlock, end - i)));
+      finish(g);
+    });
+  }
+
+  if (table.dynamic()) {
+    int64_t used = table.meters[kUsed];
+    for (const auto& group : groups) used += group->admitted();
+    grow_for(table, std::min(used, table.shape.max_rows), &space);
+    for (int64_t g = 0; g < size; ++g) {
+      groups[g]->insert(&space, &changed[g]);
+      groups[g]->tally().write(table.meters);
+    }
+  } else {
+    for (const auto& group : groups) group->tally().write(table.meters);
+  }
+  for (const IdChanges& c : changed) append(changes, c);
+  return {};
+}
+
+void release(const IdTable& table) { table.meters[kReleased] = table.meters[kClock]; }
+
+void set_epoch(const IdTable& table, int64_t epoch) {
+  table.meters[kEpoch] = epoch;
+  table.meters[kEpochBegan] = table.meters[kClock];
+}
+
+}  // namespace merlin
