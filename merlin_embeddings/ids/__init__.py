@@ -1,6 +1,7 @@
 """Which row of a table an id has: a spec, and the map that is built of it, a file each."""
 
 from merlin_embeddings.ids.base import IdSpec, PureIdMap
+from merlin_embeddings.ids.hash import Hash
 from merlin_embeddings.ids.identity import Identity
 from merlin_embeddings.ids.modulo import Modulo
 from merlin_embeddings.ids.policies import LFU, LRU, TTL, Custom, EpochLFU, EpochLRU
@@ -14,6 +15,7 @@ __all__ = [
     "Custom",
     "EpochLFU",
     "EpochLRU",
+    "Hash",
     "IdSpec",
     "Identity",
     "Known",

@@ -7,6 +7,7 @@ from merlin_embeddings.layers.broadcast import BroadcastToSequence
 from merlin_embeddings.layers.embedding import Embedding
 from merlin_embeddings.layers.embeddings import Embeddings
 from merlin_embeddings.layers.input_block import InputBlock
+from merlin_embeddings.layers.map_ids import MapIds
 from merlin_embeddings.layers.pooling import Mean, Pooling, RecencyWeighted
 from merlin_embeddings.layers.pretrained import Pretrained
 from merlin_embeddings.layers.sampled_softmax import SampledSoftmax
@@ -20,6 +21,7 @@ __all__ = [
     "Embedding",
     "Embeddings",
     "InputBlock",
+    "MapIds",
     "Mean",
     "Pooling",
     "Pretrained",

@@ -1,7 +1,7 @@
 """The native ops: the library, and one Python call for each thing it does."""
 
 from merlin_embeddings.native.attached import Attached
-from merlin_embeddings.native.ids import check_range, modulo, row_splits
+from merlin_embeddings.native.ids import check_range, hash_ids, hash_rows, modulo, row_splits
 from merlin_embeddings.native.lookup import Pooling, lookup
 from merlin_embeddings.native.tables import (
     buffer_serial,
@@ -20,6 +20,8 @@ __all__ = [
     "buffer_serial",
     "check_range",
     "coalesce",
+    "hash_ids",
+    "hash_rows",
     "initial_rows",
     "initial_table",
     "lookup",

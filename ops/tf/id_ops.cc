@@ -4,8 +4,8 @@
 
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/messages.h"
+#include "tf/pieces.h"
 #include "tf/status.h"
-#include "tf/thread_pool.h"
 
 namespace merlin {
 namespace {
@@ -18,35 +18,6 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
 using tensorflow::shape_inference::InferenceContext;
-
-// A thread's waking costs more than looking at this many ids.
-constexpr int64_t kIdsAPiece = 1 << 17;
-
-// Runs work(feature, begin, end) over all ids of all features.
-template <class Work>
-void ForPieces(OpKernelContext* ctx, const OpInputList& ids, const Work& work) {
-  struct Piece {
-    int feature;
-    int64_t begin, end;
-  };
-  // A piece is ranges of several features, together at most kIdsAPiece ids.
-  std::vector<std::vector<Piece>> pieces(1);
-  int64_t room = kIdsAPiece;
-  for (int f = 0; f < ids.size(); ++f) {
-    for (int64_t i = 0, n = ids[f].NumElements(); i < n;) {
-      const int64_t end = std::min(n, i + room);
-      pieces.back().push_back({f, i, end});
-      room -= end - i;
-      i = end;
-      if (room > 0) continue;
-      pieces.emplace_back();
-      room = kIdsAPiece;
-    }
-  }
-  ThreadPool(ctx).run(pieces.size(), [&](int64_t p) {
-    for (const Piece& piece : pieces[p]) work(piece.feature, piece.begin, piece.end);
-  });
-}
 
 tensorflow::Status SameShapes(InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
