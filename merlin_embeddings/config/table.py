@@ -33,11 +33,12 @@ class TableConfig:
     Args:
         name: the table's name; tables are shared by name within one layer.
         vocabulary_size: ids are in `[0, vocabulary_size)`; None: the id space is open, and `ids`
-            says how many rows there are.
+            says how many rows there are, or `compression` does.
         embedding_dim: length D of a vector.
         ids: which row an id has, a spec of `merlin_embeddings.ids`. None: row = id, ids out of
             range are an error.
-        compression: how a vector is made of rows. None: a row is a vector.
+        compression: how a vector is made of rows, a spec of `merlin_embeddings.tables` such as
+            `tables.Bloom(rows)`. None: a row is a vector.
         placement: where the rows live. "auto" and "host": in the memory of the process.
         dtype: of the rows at rest: "float32", "bfloat16" or "float16". Looked-up vectors are
             float32 before they are cast to the layer's compute dtype.
@@ -76,8 +77,7 @@ class TableConfig:
             self._check_size("vocabulary_size")
         self._check_size("embedding_dim")
         self._check_ids()
-        if self.compression is not None:
-            self._refuse("compression", "None (a row is a vector)")
+        self._check_compression()
         if self.placement not in PLACEMENTS:
             self._refuse("placement", f"one of {one_of(PLACEMENTS)}")
         if self.dtype not in DTYPES:
@@ -94,7 +94,9 @@ class TableConfig:
 
     @property
     def rows(self) -> int:
-        """How many rows the table has."""
+        """How many rows the table has; of a compressed one, the rows of its parameters."""
+        if self.compression is not None:
+            return self.compression.shape(self.embedding_dim)[0]
         if self.ids is not None:
             return self.ids.rows_of(self.vocabulary_size)
         assert self.vocabulary_size is not None  # checked when the config was made
@@ -117,7 +119,7 @@ class TableConfig:
 
     def _check_ids(self) -> None:
         if self.ids is None:
-            if self.vocabulary_size is None:
+            if self.vocabulary_size is None and self.compression is None:
                 self._refuse(
                     "vocabulary_size",
                     "a positive integer, or None together with ids= that have rows of their own, "
@@ -128,6 +130,20 @@ class TableConfig:
             self._refuse("ids", "None or a spec of merlin_embeddings.ids, such as ids.Modulo(rows)")
         try:
             self.ids.rows_of(self.vocabulary_size)
+        except ValueError as error:
+            raise ValueError(f"TableConfig {self.name!r}: {error}") from None
+
+    def _check_compression(self) -> None:
+        if self.compression is None:
+            return
+        if not hasattr(self.compression, "shape"):
+            self._refuse(
+                "compression",
+                "None (a row is a vector) or a spec of merlin_embeddings.tables, such as "
+                "tables.Bloom(rows)",
+            )
+        try:
+            self.compression.shape(self.embedding_dim)
         except ValueError as error:
             raise ValueError(f"TableConfig {self.name!r}: {error}") from None
 

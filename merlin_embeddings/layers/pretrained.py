@@ -44,7 +44,8 @@ def with_vectors(
         pretrained: a `Pretrained`, or its source, by name of table or feature.
 
     Raises:
-        ValueError: a name that is neither, two entries for one table, or vectors that don't fit.
+        ValueError: a name that is neither, two entries for one table, a compressed table, or
+            vectors that don't fit.
     """
     tables = {feature.table.name: feature.table for feature in features.values()}
     changed: dict[str, TableConfig] = {}
@@ -66,6 +67,12 @@ def with_vectors(
 
 def _with_vectors(table: TableConfig, given: Any) -> TableConfig:
     given = given if isinstance(given, Pretrained) else Pretrained(given)
+    if table.compression is not None:
+        raise ValueError(
+            f"Table {table.name!r} has vectors that are given (pretrained=), and compression="
+            f"{table.compression}, whose vectors are composed of rows that are learned; leave one "
+            "of them out."
+        )
     values = data.vectors(given.source, table.rows, given.id_column, f"table {table.name!r}")
     return dataclasses.replace(
         table,

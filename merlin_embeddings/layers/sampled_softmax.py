@@ -12,7 +12,7 @@ from merlin_embeddings.bags import Bags, asserted
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.base import TableLayer
 from merlin_embeddings.layers.samplers import Sampler
-from merlin_embeddings.layers.sharing import Lookup, SharingLayer
+from merlin_embeddings.layers.sharing import SharingLayer
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
@@ -77,6 +77,7 @@ class SampledSoftmax(SharingLayer):
             raise ValueError(
                 f"SampledSoftmax {self.name!r}: temperature={temperature!r}; it must be above 0."
             )
+        self.check_items_are_known()
         sampler.check(self.id_map.rows, self.label)
         self.sampler, self.temperature = sampler, temperature
 
@@ -96,9 +97,7 @@ class SampledSoftmax(SharingLayer):
         rows = self.rows_of(Bags.of(positives, None, None, self.label))
         batch_size = tf.size(rows)
         negatives = tf.stop_gradient(self.sampler.sample(rows, bool(training)))
-        # A row of the table is an id, too: its own.
-        together = Bags(tf.concat([rows, negatives], 0), hotness=1, name=self.label)
-        [vectors] = self.look_up([Lookup(together, None)], training)
+        vectors = self.look_up_rows(tf.concat([rows, negatives], 0), training)
         users = tf.cast(inputs, tf.float32) / self.temperature
         of_positives = tf.reduce_sum(users * vectors[:batch_size], 1)
         of_negatives = tf.matmul(users, vectors[batch_size:], transpose_b=True)

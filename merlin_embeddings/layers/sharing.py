@@ -11,7 +11,7 @@ from tensorflow import keras
 
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, TableConfig
-from merlin_embeddings.ids import PureIdMap
+from merlin_embeddings.ids import Identity, PureIdMap
 from merlin_embeddings.layers.base import TableLayer
 from merlin_embeddings.layers.embedding import Embedding
 from merlin_embeddings.layers.id_layer import IdLayer
@@ -101,6 +101,16 @@ class SharingLayer(IdLayer):
                 f"[B, {dim}], vectors as long as the items'."
             )
 
+    def check_items_are_known(self) -> None:
+        """Raises ValueError for a table that makes a vector of any id: nobody knows the items."""
+        config = self.table_config
+        if config.vocabulary_size is None and config.ids is None:
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r}: table {config.name!r} makes a vector of any "
+                f"id (vocabulary_size=None, compression={config.compression}), so that there are "
+                "no items to count; give the table its vocabulary_size."
+            )
+
     def padding_or_items(self, padding_id: int | str | None) -> int | str | None:
         """A padding id; None: the owner's, if it has one for all of its ids."""
         if padding_id is not None or not isinstance(self.items, Embedding):
@@ -127,10 +137,22 @@ class SharingLayer(IdLayer):
             F tensors float32, `[B, D]`, or `[N, D]` for combiner None. What the table's regularizer
             makes of the rows is added to this layer's losses.
         """
+        return self._look_up(lookups, training, None)
+
+    def look_up_rows(self, rows: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """The vectors `[N, D]` float32 of rows `[N]` int64, as `rows_of` gives them; -1: zeros."""
+        bags = Bags(rows, hotness=1, name=self.label)
+        as_they_are = Identity("zero").build(self.id_map.rows)
+        return self._look_up([Lookup(bags, None)], training, as_they_are)[0]
+
+    def _look_up(
+        self, lookups: Sequence[Lookup], training: bool | None, ids: PureIdMap | None
+    ) -> list[tf.Tensor]:
         vectors, losses = self.items.table_set.look_up(
             [self.feature(one.combiner) for one in lookups],
             [one.bags for one in lookups],
             bool(training),
+            ids,
         )
         for loss in losses:
             self.add_loss(loss)

@@ -10,7 +10,7 @@ from tensorflow import keras
 from merlin_embeddings import compat, config, tables
 from merlin_embeddings.bags import Bags, check_pool
 from merlin_embeddings.config import FeatureConfig, TableConfig
-from merlin_embeddings.ids import Identity
+from merlin_embeddings.ids import Hash, Identity, PureIdMap
 from merlin_embeddings.routing import LocalRouter, Query, Route, Router
 
 
@@ -34,10 +34,7 @@ class TableSet:
         self.configs = _tables_of(features)
         self.tables: dict[str, tables.DenseTable] = {}
         self.router: Router = LocalRouter()
-        self.ids = {
-            name: (table.ids or Identity()).build(table.vocabulary_size)
-            for name, table in self.configs.items()
-        }
+        self.ids = {name: _map_of(table) for name, table in self.configs.items()}
         self._regularizers = {
             name: keras.regularizers.get(table.regularizer) for name, table in self.configs.items()
         }
@@ -59,7 +56,11 @@ class TableSet:
         return all(compat.has_memory(table.variable) for table in self.tables.values())
 
     def look_up(
-        self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool
+        self,
+        features: Sequence[FeatureConfig],
+        bags: Sequence[Bags],
+        training: bool,
+        ids: PureIdMap | None = None,
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Vectors of features, and what the regularizers make of them.
 
@@ -67,6 +68,7 @@ class TableSet:
             features: F of them.
             bags: the batch of each; messages call it by the name of the bags.
             training: whether the step trains.
+            ids: the map of all features, in place of their tables' own.
 
         Returns:
             F tensors `[B, D]` float32 (`[N, D]` for combiner None), and the regularization losses,
@@ -82,12 +84,14 @@ class TableSet:
             return [_placeholder(f, b) for f, b in zip(features, bags, strict=True)], []
         self._check_not_stateless()
         queries = [
-            Query(self.tables[f.table.name], self.ids[f.table.name], its_bags, its_bags.name)
+            Query(self.tables[f.table.name], ids or self.ids[f.table.name], its_bags, its_bags.name)
             for f, its_bags in zip(features, bags, strict=True)
         ]
         routes = self.router.route(queries, training)
         requests = [
-            tables.Request(query.table, route, feature.combiner, query.name)
+            tables.Request(
+                query.table, route, feature.combiner, query.name, feature.table.compression
+            )
             for query, route, feature in zip(queries, routes, features, strict=True)
         ]
         # In one call with the features, so that a table has one gradient, its rows summed: Keras's
@@ -120,7 +124,11 @@ class TableSet:
         rows: dict[str, list[tf.Tensor]] = {}
         for query, route in zip(queries, routes, strict=True):
             if self._regularizers[query.table.name] and query.table.variable.trainable:
-                rows.setdefault(query.table.name, []).append(route.rows)
+                its_rows = route.rows
+                compression = query.table.config.compression
+                if compression is not None:
+                    [its_rows] = tables.lines_of([compression], [its_rows])
+                rows.setdefault(query.table.name, []).append(its_rows)
         return {name: self._distinct(name, its_rows) for name, its_rows in rows.items()}
 
     def _distinct(self, name: str, rows: Sequence[tf.Tensor]) -> Route:
@@ -129,6 +137,19 @@ class TableSet:
         unique = tf.unique(together).y
         unique = tf.boolean_mask(unique, unique >= 0)
         return Route(unique, self.tables[name].resolve(unique), None, 1, None)
+
+
+def _map_of(table: TableConfig) -> PureIdMap:
+    """The id map of a table."""
+    spec = table.ids
+    if spec is None:
+        # In an open space an id has a number that hardly another one has: of a billion ids, any two
+        # have one with a chance of 1 in 18.
+        spec = Identity() if table.vocabulary_size is not None else Hash(2**63 - 1)
+    found = spec.build(table.vocabulary_size)
+    if table.compression is not None:
+        found.passes_on = False  # its lines are hashes, by which no lookup can check an id
+    return found
 
 
 def _placeholder(feature: FeatureConfig, bags: Bags) -> tf.Tensor:

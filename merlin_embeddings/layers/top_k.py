@@ -74,6 +74,7 @@ class TopK(SharingLayer):
                 f"ids={self.table_config.ids!r}, whose rows are no ids; items to retrieve need a "
                 "row each (ids=None)."
             )
+        self.check_items_are_known()
         if k > self.id_map.rows - first:
             raise ValueError(
                 f"TopK {self.name!r}: k={k}, but table {self.table_config.name!r} has "

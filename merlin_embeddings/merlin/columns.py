@@ -45,15 +45,19 @@ def vocabulary_size(column: Any, ids: Any) -> int | None:
     return int(size)
 
 
-def check_values(values: Any, dim: int, column: Any, ids: Any) -> None:
+def check_values(values: Any, dim: int, column: Any, ids: Any, compression: Any = None) -> None:
     """Raises ValueError unless initial values have the shape of a column's table."""
     if isinstance(values, (list, tuple)) and len(values) == 1:
         values = values[0]  # as Keras takes them
-    size = vocabulary_size(column, ids)
-    rows = size if ids is None else ids.rows_of(size)
+    size = vocabulary_size(column, ids or compression)
+    says: Any = compression or ids
+    if compression is not None:
+        rows, dim = compression.shape(dim)
+    else:
+        rows = size if ids is None else ids.rows_of(size)
     shape = tuple(np.shape(values))
     if shape != (rows, dim):
-        why = f"the int domain of column {column.name!r} in the schema" if ids is None else f"{ids}"
+        why = f"the int domain of column {column.name!r} in the schema" if says is None else says
         raise ValueError(
             f"Table {table_name(column)!r}: the given values have shape {list(shape)}, the table "
             f"is [{rows}, {dim}]: {why} says how many rows it has. Give as many, or change that."

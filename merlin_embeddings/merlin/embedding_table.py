@@ -62,7 +62,8 @@ class EmbeddingTable(mm.EmbeddingTable):
         weights: initial values, `[rows, D]`, also in a list as Keras takes them.
         ids: which row an id has, a spec of `merlin_embeddings.ids`; None: row = id. Columns without
             an int domain need one that takes any number.
-        compression: how a vector is made of rows; None: a row is a vector.
+        compression: how a vector is made of rows, a spec such as `tables.Bloom(rows)`, which
+            takes columns without an int domain too; None: a row is a vector.
         placement: where the rows live: "auto" or "host".
         table_dtype: of the rows at rest: "float32", "bfloat16" or "float16"; None: as the dtype
             policy has variables.
@@ -110,9 +111,9 @@ class EmbeddingTable(mm.EmbeddingTable):
             if embeddings_initializer is None:
                 embeddings_initializer = "glorot_uniform"  # as Keras has it
             if weights is not None:
-                columns.check_values(weights, dim, col_schemas[0], ids)
+                columns.check_values(weights, dim, col_schemas[0], ids, compression)
             table = Table(
-                columns.vocabulary_size(col_schemas[0], ids),
+                columns.vocabulary_size(col_schemas[0], ids or compression),
                 dim,
                 embeddings_initializer,
                 embeddings_regularizer=embeddings_regularizer,
@@ -173,12 +174,15 @@ class EmbeddingTable(mm.EmbeddingTable):
         """Makes the table.
 
         Warns where an output is tied to a table whose rows aren't the ids.
+
+        Raises:
+            ValueError: an output is tied to a table whose rows aren't vectors.
         """
         if isinstance(input_shapes, Mapping):
             self._has_columns |= any(name in input_shapes for name in self.features)
         elif self.built and tuple(input_shapes)[-1:] == (self.dim,):
             # Keras builds once: it is merlin-models' EmbeddingTablePrediction that builds again.
-            self._warn_of_classes()
+            self._check_classes()
         super().build(input_shapes)
 
     def call(self, inputs: Any, **kwargs: Any) -> Any:
@@ -290,7 +294,7 @@ class EmbeddingTable(mm.EmbeddingTable):
         batches = {}
         for name, column in self.features.items():
             if name in named:
-                open_ids = self.table.ids is not None
+                open_ids = (self.table.ids or self.table.compression) is not None
                 label = columns.describe(self.table_name, column, open_ids)
                 batches[name] = Batch(squeeze(flatten.as_integers(named[name]), label), label)
         return batches
@@ -304,7 +308,15 @@ class EmbeddingTable(mm.EmbeddingTable):
                 "Let the loader give them."
             )
 
-    def _warn_of_classes(self) -> None:
+    def _check_classes(self) -> None:
+        if self.table.compression is not None:
+            raise ValueError(
+                f"Table {self.table_name!r} of column {self.col_schema.name!r}: an output tied to "
+                "the table has a logit for each row, but with compression="
+                f"{self.table.compression} its rows are no vectors. Leave compression= out for "
+                "this column, or don't tie the output to it: "
+                f"CategoricalOutput(schema[{self.col_schema.name!r}])."
+            )
         rows = self.table.embeddings.shape[0]
         if self.table.ids is not None and (self.table.input_dim or math.inf) > rows:
             warnings.warn(
@@ -349,7 +361,7 @@ def _check_table(table: Any, dim: int, column: Any) -> None:
             f"Table {name!r}: table={table!r}; it must be a merlin_embeddings.layers.Embedding "
             "without combiner, such as another EmbeddingTable's `table`."
         )
-    size = columns.vocabulary_size(column, table.ids)
+    size = columns.vocabulary_size(column, table.ids or table.compression)
     if (table.input_dim, table.output_dim) != (size, dim):
         raise ValueError(
             f"Table {name!r}: column {column.name!r} and dim ask for [{size}, {dim}], the table "

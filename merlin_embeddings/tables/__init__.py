@@ -3,20 +3,28 @@
 from collections.abc import Callable
 
 from merlin_embeddings.config import TableConfig
+from merlin_embeddings.tables.bloom import Bloom
 from merlin_embeddings.tables.changes import Changes, Mark
+from merlin_embeddings.tables.compression import Compression, lines_of
 from merlin_embeddings.tables.dense import DenseTable, Slot, table_of
+from merlin_embeddings.tables.double_hash import DoubleHash
 from merlin_embeddings.tables.entries import Entries
-from merlin_embeddings.tables.lookup import Request, lookup
+from merlin_embeddings.tables.lookup import lookup
 from merlin_embeddings.tables.overwrite import overwrite
+from merlin_embeddings.tables.request import Request
 
 __all__ = [
+    "Bloom",
     "Changes",
+    "Compression",
     "DenseTable",
+    "DoubleHash",
     "Entries",
     "Mark",
     "Request",
     "Slot",
     "build",
+    "lines_of",
     "lookup",
     "overwrite",
     "table_of",
@@ -28,10 +36,13 @@ def build(config: TableConfig, rows: int, add_weight: Callable) -> DenseTable:
 
     Args:
         config: what to make.
-        rows: how many rows its ids can have.
+        rows: how many rows its ids can have; a compressed table has those of its parameters.
         add_weight: the layer's `add_weight`.
 
     Returns:
         A table that owns one weight named `config.name`.
     """
-    return DenseTable(config, rows, add_weight)
+    dim = config.embedding_dim
+    if config.compression is not None:
+        rows, dim = config.compression.shape(dim)
+    return DenseTable(config, rows, add_weight, dim)

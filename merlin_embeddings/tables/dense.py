@@ -57,21 +57,24 @@ class DenseTable:
         rows: R.
         add_weight: the layer's `add_weight`; gets shape, initializer, dtype, trainable,
             autocast, constraint and name.
+        dim: D, if it isn't `config.embedding_dim`.
 
     Raises:
         ValueError: R or D below 1, or initial values of another shape.
     """
 
-    def __init__(self, config: TableConfig, rows: int, add_weight: Callable) -> None:
-        if rows < 1 or config.embedding_dim < 1:
+    def __init__(
+        self, config: TableConfig, rows: int, add_weight: Callable, dim: int | None = None
+    ) -> None:
+        dim = config.embedding_dim if dim is None else dim
+        if rows < 1 or dim < 1:
             raise ValueError(
-                f"table '{config.name}': a table needs rows and columns, "
-                f"got [{rows}, {config.embedding_dim}]"
+                f"table '{config.name}': a table needs rows and columns, got [{rows}, {dim}]"
             )
         self.config = config
         self.name = config.name
         self.rows = rows
-        self.dim = config.embedding_dim
+        self.dim = dim
         self._initializer = initializers.get(config.initializer)
         self._seed = random.getrandbits(62) if config.seed is None else config.seed
         with compat.on_host():

@@ -1,30 +1,14 @@
 """Lookups of several features in several tables, in as few native calls as there can be."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from merlin_embeddings import compat, native
+from merlin_embeddings.tables.compression import expand
 from merlin_embeddings.tables.dense import DenseTable
-
-
-class Request(NamedTuple):
-    """One feature's lookup.
-
-    Attributes:
-        table: where the vectors are.
-        route: has `lines` [N] int64 (-1: no vector), `row_splits` [B+1] int64 or None, `hotness`
-            (every bag has exactly so many lines) or None, `weights` [N] float32 or None, and
-            `strict` (-1 is an error too).
-        combiner: "sum", "mean", "sqrtn", "max", or None for the single vectors.
-        name: what errors call it, as "table 'item', feature 'history'".
-    """
-
-    table: DenseTable
-    route: Any
-    combiner: str | None
-    name: str
+from merlin_embeddings.tables.request import Request
 
 
 def lookup(requests: Sequence[Request]) -> list[tf.Tensor]:
@@ -42,11 +26,27 @@ def lookup(requests: Sequence[Request]) -> list[tf.Tensor]:
     Raises:
         tf.errors.InvalidArgumentError: lines out of range, NaN weights, broken row_splits.
     """
+    parts = expand(requests)
+    vectors = iter(_look_up([one for own in parts for one in own]))
+    return [
+        _finished(request, [next(vectors) for _ in own])
+        for request, own in zip(requests, parts, strict=True)
+    ]
+
+
+def _finished(request: Request, vectors: Sequence[tf.Tensor]) -> tf.Tensor:
+    if request.compression is None:
+        return vectors[0]
+    return request.compression.finish(request, vectors)
+
+
+def _look_up(requests: Sequence[Request]) -> list[tf.Tensor]:
+    """The results of lookups of rows."""
     groups: dict[tuple, list[int]] = {}
     for index, request in enumerate(requests):
         variable = request.table.variable
         groups.setdefault((variable.dtype, variable.trainable), []).append(index)
-    results: list[tf.Tensor | None] = [None] * len(requests)
+    results: list[Any] = [None] * len(requests)
     for members in groups.values():
         for index, result in zip(members, _call([requests[i] for i in members]), strict=True):
             results[index] = result

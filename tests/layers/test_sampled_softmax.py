@@ -302,3 +302,17 @@ def test_top_k_in_graphs_and_with_padding(table):
         np.testing.assert_array_equal(ids, np.argsort(-dots, 1)[:, :3])
         np.testing.assert_allclose(scores, -np.sort(-dots, 1)[:, :3], rtol=1e-5)
     assert top(np.zeros((0, DIM), np.float32))[1].shape == (0, 3)
+
+
+def test_hashed_rows_are_hashed_once():
+    items = me.layers.Embedding(None, 4, ids=me.ids.Hash(50))
+    ids = np.array([3, 2**40, -7])
+    vectors = items(ids).numpy()
+    users = np.random.default_rng(0).normal(size=[3, 4]).astype(np.float32)
+    softmax = me.layers.SampledSoftmax(items, me.layers.samplers.Uniform(50))
+    logits = softmax(users, positives=ids, training=True)
+    # All rows are drawn, each exactly once: nothing is corrected.
+    np.testing.assert_allclose(logits[:, 0], np.sum(users * vectors, 1), rtol=1e-5, atol=1e-5)
+    rows = items.embeddings.numpy()
+    whole = np.log(np.exp(users @ rows.T).sum(1))
+    np.testing.assert_allclose(tf.reduce_logsumexp(logits, 1), whole, rtol=1e-5)
