@@ -3,7 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+import merlin_embeddings as me
 from tests.documented import names_of
+from tests.ids.xxh64 import row_of
 
 
 def test_users_from_items():
@@ -33,3 +35,15 @@ def test_from_nvtabular(tmp_path, monkeypatch):
         name: tf.cast(tensor, names["inputs"][name].dtype) for name, tensor in request.items()
     }
     np.testing.assert_allclose(served.serve(request), scores[:512], rtol=1e-4, atol=1e-5)
+
+
+def test_ids():
+    names = names_of("docs/ids.md")
+    # The rows of "Rome" and "Oslo" in tests/ids/xxh64.py's words.
+    rome, oslo = (
+        row_of(int(me.bags.hash_strings(tf.constant(city))), 1000) for city in ("Rome", "Oslo")
+    )
+    assert [batch.tolist() for batch in names["mapped"]] == [[rome, oslo, rome]]
+    assert names["model"](tf.constant(["Rome"])).shape == (1, 8)
+    assert names["vectors"].shape == (2, 8)
+    assert names["visited"].count_params() == 500 * 8

@@ -20,6 +20,7 @@ from merlin_embeddings.data.columns import (
 from merlin_embeddings.data.dims import infer_embedding_dim, suggested_embedding_dim
 from merlin_embeddings.data.features import features_from_schema
 from merlin_embeddings.data.fingerprint import Fingerprint, check_fingerprint
+from merlin_embeddings.data.frequencies import frequencies
 from merlin_embeddings.data.inputs import keras_inputs
 from merlin_embeddings.data.vectors import vectors
 
@@ -35,6 +36,7 @@ __all__ = [
     "columns",
     "continuous",
     "features_from_schema",
+    "frequencies",
     "infer_embedding_dim",
     "keras_inputs",
     "suggested_embedding_dim",

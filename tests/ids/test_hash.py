@@ -42,6 +42,10 @@ def test_numbers_that_never_change():
         9203218195332676485,
         2279154934853837423,
     ]
+    # As docs/ids.md has them.
+    four = int64([0, 1, -1, 2**63 - 1])
+    for salt, rows in ((0, [206198, 621731, 522723, 997814]), (7, [521036, 268757, 470294, 35405])):
+        assert Hash(10**6, salt).build().assign(four)[0].numpy().tolist() == rows
 
 
 def test_strings_are_fingerprints_first():
