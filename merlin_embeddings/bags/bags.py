@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from merlin_embeddings import native
-from merlin_embeddings.bags.asserted import asserted
 from merlin_embeddings.bags.values import to_ids, to_padding_id
 from merlin_embeddings.bags.weights import flat_weights, kind_of
+from merlin_embeddings.native import asserted
 
 _PARTS = {"values", "row_splits", "weights", "inverse", "padding_id"}
 

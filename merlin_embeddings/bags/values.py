@@ -7,22 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from merlin_embeddings.bags.asserted import asserted
-
-# FarmHash Fingerprint64 modulo this: 0 .. 2**63 - 2, every value an int64.
-STRING_BUCKETS = 2**63 - 1
-
-
-def hash_strings(values: tf.Tensor) -> tf.Tensor:
-    """Strings as int64 ids: FarmHash Fingerprint64 modulo 2**63 - 1, in `[0, 2**63 - 1)`.
-
-    The same string has the same id for ever, on every machine.
-
-    >>> import tensorflow as tf
-    >>> hash_strings(tf.constant(["Hello", "TensorFlow"])).numpy().tolist()
-    [6181326957702750344, 4265654129848386254]
-    """
-    return tf.strings.to_hash_bucket_fast(values, STRING_BUCKETS)
+from merlin_embeddings.native import asserted, hash_strings
 
 
 def to_ids(values: tf.Tensor, name: str) -> tf.Tensor:
