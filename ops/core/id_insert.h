@@ -24,9 +24,17 @@ bool grow(const IdTable& table, IdSpace* space);
 // Grows while `ids` would fill more than three quarters of the slots in use.
 void grow_for(const IdTable& table, int64_t ids, IdSpace* space);
 
-// The slot that an id which has none gets, or kNoSlot. The tally says what else the call did so
-// far.
-int64_t insert(const IdTable& table, const Step& step, int64_t id, uint64_t hash, uint32_t score,
-               uint16_t pin, IdSpace* space, Tally* tally, IdChanges* changes);
+// The slot that an id which has none gets, or kNoSlot; its tag, score, pin and row are written. Its
+// key isn't: the caller hands `slot` and `evicts` to name_slot, for many ids together, whose cache
+// misses are under way by then. The tally says what else the call did so far.
+struct Given {
+  int64_t slot;
+  bool evicts;
+};
+Given give_slot(const IdTable& table, const Step& step, uint64_t hash, uint32_t score, uint16_t pin,
+                IdSpace* space, Tally* tally);
+
+// Writes the key, and what changed. Before it has, nothing may grow.
+void name_slot(const IdTable& table, const Given& given, int64_t id, IdChanges* changes);
 
 }  // namespace merlin

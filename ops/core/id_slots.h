@@ -32,12 +32,12 @@ MERLIN_ALWAYS_INLINE int lowest_bit(uint32_t bits) {
 #endif
 }
 
-MERLIN_ALWAYS_INLINE int bits_set(uint32_t bits) {
-#ifdef __CUDA_ARCH__
-  return __popc(bits);
-#else
-  return __builtin_popcount(bits);
-#endif
+// Of 16 bits, without the instruction that baseline x86-64 lacks.
+MERLIN_ALWAYS_INLINE uint32_t bits_set(uint32_t x) {
+  x -= (x >> 1) & 0x5555;
+  x = (x & 0x3333) + ((x >> 2) & 0x3333);
+  x = (x + (x >> 4)) & 0x0f0f;
+  return (x + (x >> 8)) & 31;
 }
 
 // The two buckets of an id, by their first slots, and its tag. They are the same one for some ids
@@ -62,6 +62,7 @@ struct IdSpace {
   uint64_t others;              // of them, those that may be an id's second one
   int64_t of_shard, of_bucket;  // slots from one to the next
   bool grows;
+  bool full;  // no slot is empty
 
   MERLIN_ALWAYS_INLINE static IdSpace of(const IdTable& table) {
     const IdShape& shape = table.shape;
@@ -70,6 +71,7 @@ struct IdSpace {
     s.grows = table.dynamic();
     const int64_t active = s.grows ? table.meters[kActive] : shape.buckets;
     s.active = static_cast<uint64_t>(active > 0 ? active : shape.initial);
+    s.full = !s.grows && table.meters[kUsed] == shape.slots;
     s.others = s.grows || s.active == 1 ? s.active : s.active - 1;
     // Shards are ranges of slots, of rows therefore, where the slot is the row. Those of a dynamic
     // table take turns, so that the part in use is the beginning of each array.
@@ -126,19 +128,95 @@ MERLIN_ALWAYS_INLINE int64_t empty_slot(const IdTable& table, const IdPlace& pla
                                             : int64_t{place.first} + lowest_bit(first);
 }
 
+// A slot's place among those that may go: the lowest score first, of equal ones the lowest slot.
+constexpr uint64_t kStays = UINT64_MAX;
+
+MERLIN_ALWAYS_INLINE uint64_t rank(uint32_t score, int64_t slot) {
+  return uint64_t{score} << 32 | static_cast<uint64_t>(slot);
+}
+
+MERLIN_ALWAYS_INLINE uint64_t first_to_go_of_any(const IdTable& table, int64_t start,
+                                                 const Step& step) {
+  uint64_t best = kStays;
+  for (int64_t slot = start; slot < start + kBucket; ++slot) {
+    const uint32_t score = table.scores[slot];
+    const bool goes = (table.tags[slot] != 0) & step.may_go(score, table.pins[slot]);
+    const uint64_t here = goes ? rank(score, slot) : kStays;
+    best = here < best ? here : best;
+  }
+  return best;
+}
+
+#if defined(__SSE2__) && !defined(__CUDA_ARCH__)
+// The same for a bucket without empty slots.
+MERLIN_ALWAYS_INLINE uint64_t first_to_go_of_full(const IdTable& table, int64_t start,
+                                                  const Step& step) {
+  if (step.lowest_kept <= 0) return kStays;
+  const __m128i sign = _mm_set1_epi32(INT32_MIN), none = _mm_set1_epi32(INT32_MAX);
+  const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi16(1);
+  const __m128i place = _mm_set1_epi16(static_cast<int16_t>(step.pin_place));
+  const __m128i window = _mm_set1_epi16(static_cast<int16_t>(step.pin_window));
+  const __m128i highest =
+      _mm_xor_si128(_mm_set1_epi32(static_cast<int32_t>(step.lowest_kept - 1)), sign);
+  const __m128i half_sign = _mm_set1_epi16(INT16_MIN);
+  __m128i scores[4], may[4], least = none;
+  for (int h = 0; h < 2; ++h) {
+    const __m128i pins =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.pins + start + 8 * h));
+    // Modulo 2^16, then one less where that wrapped: modulo 2^16 - 1.
+    const __m128i numbers = _mm_sub_epi16(pins, one);
+    const __m128i wraps =
+        _mm_cmpgt_epi16(_mm_xor_si128(numbers, half_sign), _mm_xor_si128(place, half_sign));
+    const __m128i age = _mm_add_epi16(_mm_sub_epi16(place, numbers), wraps);
+    __m128i free = _mm_cmpeq_epi16(pins, zero);
+    const __m128i held = _mm_cmpeq_epi16(_mm_subs_epu16(age, window), zero);
+    free = step.pin_window < 0
+               ? _mm_cmpeq_epi16(zero, zero)
+               : _mm_or_si128(free, _mm_xor_si128(held, _mm_cmpeq_epi16(zero, zero)));
+    may[2 * h] = _mm_unpacklo_epi16(free, free);
+    may[2 * h + 1] = _mm_unpackhi_epi16(free, free);
+  }
+  for (int q = 0; q < 4; ++q) {
+    // With the sign changed, signed comparisons are those of unsigned numbers.
+    const __m128i score = _mm_xor_si128(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.scores + start + 4 * q)), sign);
+    may[q] = _mm_andnot_si128(_mm_cmpgt_epi32(score, highest), may[q]);
+    scores[q] = _mm_or_si128(_mm_and_si128(may[q], score), _mm_andnot_si128(may[q], none));
+    const __m128i less = _mm_cmpgt_epi32(least, scores[q]);
+    least = _mm_or_si128(_mm_and_si128(less, scores[q]), _mm_andnot_si128(less, least));
+  }
+  for (const int turn : {0, 1}) {
+    const __m128i other = turn == 0 ? _mm_shuffle_epi32(least, _MM_SHUFFLE(1, 0, 3, 2))
+                                    : _mm_shuffle_epi32(least, _MM_SHUFFLE(2, 3, 0, 1));
+    const __m128i less = _mm_cmpgt_epi32(least, other);
+    least = _mm_or_si128(_mm_and_si128(less, other), _mm_andnot_si128(less, least));
+  }
+  uint32_t bits = 0;
+  for (int q = 0; q < 4; ++q) {
+    const __m128i here = _mm_and_si128(may[q], _mm_cmpeq_epi32(scores[q], least));
+    bits |= static_cast<uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(here))) << (4 * q);
+  }
+  if (bits == 0) return kStays;
+  const uint32_t score = static_cast<uint32_t>(_mm_cvtsi128_si32(least)) ^ 0x80000000u;
+  return rank(score, start + lowest_bit(bits));
+}
+#endif
+
 // The slot of the lowest score that may go, of equal ones the lowest.
 MERLIN_ALWAYS_INLINE int64_t victim(const IdTable& table, const IdPlace& place, const Step& step) {
-  uint64_t best = UINT64_MAX;
-  for (int b = 0; b < 2; ++b) {
-    const int64_t start = b == 0 ? place.first : place.second;
-    for (int64_t slot = start; slot < start + kBucket; ++slot) {
-      const uint32_t score = table.scores[slot];
-      const bool goes = (table.tags[slot] != 0) & step.may_go(score, table.pins[slot]);
-      const uint64_t rank = goes ? uint64_t{score} << 32 | static_cast<uint64_t>(slot) : UINT64_MAX;
-      best = rank < best ? rank : best;
-    }
+  uint64_t first, second;
+#if defined(__SSE2__) && !defined(__CUDA_ARCH__)
+  if (!table.dynamic()) {
+    first = first_to_go_of_full(table, place.first, step);
+    second = first_to_go_of_full(table, place.second, step);
+  } else
+#endif
+  {
+    first = first_to_go_of_any(table, place.first, step);
+    second = first_to_go_of_any(table, place.second, step);
   }
-  return best == UINT64_MAX ? kNoSlot : static_cast<int64_t>(best & UINT32_MAX);
+  const uint64_t best = second < first ? second : first;
+  return best == kStays ? kNoSlot : static_cast<int64_t>(best & UINT32_MAX);
 }
 
 MERLIN_ALWAYS_INLINE int64_t row_of(const IdTable& table, int64_t slot) {

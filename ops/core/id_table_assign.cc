@@ -18,6 +18,15 @@ struct Entry {
   uint64_t hash;
   int64_t* row;
   uint32_t count, given;
+
+  MERLIN_ALWAYS_INLINE void set(int64_t id_, uint64_t hash_, int64_t* row_, uint32_t count_,
+                                uint32_t given_) {
+    id = id_;
+    hash = hash_;
+    row = row_;
+    count = count_;
+    given = given_;
+  }
 };
 
 // Sorts by hash: by the high bits in two passes where there are many, then what they leave.
@@ -129,19 +138,31 @@ class Group {
 
   int64_t admitted() const { return static_cast<int64_t>(newcomers_.size()); }
 
+  // Slots first, for a block of ids, then their keys. An id of the block can't lose its slot to
+  // another, since it is pinned. A dynamic table's index may grow, for which it needs all keys.
   void insert(IdSpace* space, IdChanges* changes) {
     changes->reserve(newcomers_.size());
-    for (size_t i = 0; i < newcomers_.size(); ++i) {
-      if (i + kAhead < newcomers_.size()) prefetch(space->place(newcomers_[i + kAhead].hash));
-      const Newcomer& n = newcomers_[i];
-      const uint32_t score = step_.first(n.count, n.given, n.hash);
-      const int64_t slot = merlin::insert(table_, step_, missing_[order_[n.begin].second].id,
-                                          n.hash, score, step_.pin, space, &tally_, changes);
-      if (slot == kNoSlot)
-        refuse(n,
-               step_.policy.kind == PolicyKind::kTtl ? &tally_.not_admitted : &tally_.overflowed);
-      else
-        give(n, row_of(table_, slot));
+    const size_t block = table_.dynamic() ? 1 : kIdsABlock;
+    Given given[kIdsABlock];
+    for (size_t i = 0; i < newcomers_.size(); i += block) {
+      const size_t n = std::min(block, newcomers_.size() - i);
+      for (size_t j = i; j < i + n; ++j) prefetch(space->place(newcomers_[j].hash));
+      for (size_t j = 0; j < n; ++j) {
+        const Newcomer& c = newcomers_[i + j];
+        const uint32_t score = step_.first(c.count, c.given, c.hash);
+        given[j] = give_slot(table_, step_, c.hash, score, step_.pin, space, &tally_);
+        if (given[j].slot != kNoSlot) __builtin_prefetch(table_.keys + given[j].slot, 1);
+      }
+      for (size_t j = 0; j < n; ++j) {
+        const Newcomer& c = newcomers_[i + j];
+        if (given[j].slot != kNoSlot) {
+          name_slot(table_, given[j], missing_[order_[c.begin].second].id, changes);
+          give(c, row_of(table_, given[j].slot));
+        } else {
+          refuse(c,
+                 step_.policy.kind == PolicyKind::kTtl ? &tally_.not_admitted : &tally_.overflowed);
+        }
+      }
     }
   }
 
@@ -149,7 +170,7 @@ class Group {
 
  private:
   enum Touch { kLatest, kAdd, kGather };
-  static constexpr uint32_t kAhead = 12;
+  static constexpr uint32_t kAhead = 24;
 
   // A slot that was found, while its place in `scores` holds this one's number.
   struct Sum {
@@ -235,7 +256,8 @@ class Group {
   Tally tally_;
 };
 
-// Calls visit(entry) for places [low, high) of the lists laid end to end; padding gets its row.
+// Calls visit(id, hash, row, count, given) for places [low, high) of the lists laid end to end;
+// padding gets its row. Fields, not an Entry: that would go through memory once more.
 template <class Visit>
 void visit(const IdList* lists, int64_t count, int64_t low, int64_t high, const Visit& visit) {
   for (int64_t f = 0, first = 0; f < count; first += lists[f].size, ++f) {
@@ -246,9 +268,9 @@ void visit(const IdList* lists, int64_t count, int64_t low, int64_t high, const 
       if (skipped(list, id))
         list.rows[i] = kNoLine;
       else
-        visit(Entry{id, hash_of(id), list.rows + i,
-                    list.counts ? saturated(static_cast<uint64_t>(list.counts[i])) : 1,
-                    list.scores ? static_cast<uint32_t>(list.scores[i]) : 0});
+        visit(id, hash_of(id), list.rows + i,
+              list.counts ? saturated(static_cast<uint64_t>(list.counts[i])) : 1,
+              list.scores ? static_cast<uint32_t>(list.scores[i]) : 0);
     }
   }
 }
@@ -318,8 +340,8 @@ IdTrouble assign(const IdTable& table, const IdPolicy& policy, const IdList* lis
   if (size == 1) {
     Entry block[kIdsABlock];
     int n = 0;
-    visit(lists, count, 0, total, [&](const Entry& e) {
-      block[n++] = e;
+    visit(lists, count, 0, total, [&](auto... fields) {
+      block[n++].set(fields...);
       if (n < kIdsABlock) return;
       groups[0]->see(block, n);
       n = 0;
@@ -337,7 +359,7 @@ IdTrouble assign(const IdTable& table, const IdPolicy& policy, const IdList* lis
     parallel.run(threads, [&](int64_t t) {
       std::vector<int64_t> sizes(size);
       visit(lists, count, share(t), share(t + 1),
-            [&](const Entry& e) { ++sizes[group_of(e.hash)]; });
+            [&](int64_t, uint64_t hash, int64_t*, uint32_t, uint32_t) { ++sizes[group_of(hash)]; });
       for (int64_t g = 0; g < size; ++g) next[g * threads + t + 1] = sizes[g];
     });
     for (size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
@@ -346,7 +368,9 @@ IdTrouble assign(const IdTable& table, const IdPolicy& policy, const IdList* lis
       std::vector<int64_t> to(size);
       for (int64_t g = 0; g < size; ++g) to[g] = first[g * threads + t];
       visit(lists, count, share(t), share(t + 1),
-            [&](const Entry& e) { entries[to[group_of(e.hash)]++] = e; });
+            [&](int64_t id, uint64_t hash, int64_t* row, uint32_t times, uint32_t given) {
+              entries[to[group_of(hash)]++].set(id, hash, row, times, given);
+            });
     });
     parallel.run(size, [&](int64_t g) {
       const int64_t end = first[(g + 1) * threads];

@@ -64,11 +64,13 @@ IdTrouble upsert(const IdTable& table, const IdPolicy& policy, const int64_t* id
   for (const auto& [hash, i] : order) {
     const int64_t slot = find_slot(table, space.place(hash), ids[i]);
     const uint32_t given = scores ? static_cast<uint32_t>(scores[i]) : 0;
-    if (slot == kNoSlot)
-      insert(table, step, ids[i], hash, scores ? given : step.first(1, 0, hash), 0, &space, &tally,
-             changes);
-    else if (scores)
+    if (slot == kNoSlot) {
+      const Given made =
+          give_slot(table, step, hash, scores ? given : step.first(1, 0, hash), 0, &space, &tally);
+      if (made.slot != kNoSlot) name_slot(table, made, ids[i], changes);
+    } else if (scores) {
       table.scores[slot] = given;
+    }
   }
   tally.write(table.meters);
   for (const auto& [hash, i] : order) {
@@ -157,9 +159,9 @@ bool place(const IdTable& table, const IdEntries& entries) {
 }
 
 int64_t shard_of(const IdShape& shape, int64_t id) {
-  IdTable table{};
-  table.shape = shape;
-  return IdSpace::of(table).shard(hash_of(id));
+  IdSpace space{};
+  space.shard_bits = 63 - leading_zeros(static_cast<uint64_t>(shape.shards));
+  return space.shard(hash_of(id));
 }
 
 }  // namespace merlin

@@ -115,35 +115,41 @@ void append(IdChanges* to, const IdChanges& from) {
   to->had_old.insert(to->had_old.end(), from.had_old.begin(), from.had_old.end());
 }
 
-int64_t insert(const IdTable& table, const Step& step, int64_t id, uint64_t hash, uint32_t score,
-               uint16_t pin, IdSpace* space, Tally* tally, IdChanges* changes) {
+Given give_slot(const IdTable& table, const Step& step, uint64_t hash, uint32_t score, uint16_t pin,
+                IdSpace* space, Tally* tally) {
   IdPlace place = space->place(hash);
-  int64_t slot = kNoSlot;
+  Given given = {kNoSlot, false};
   const bool has_row = !table.dynamic() || table.meters[kUsed] + tally->inserted - tally->evicted <
                                                table.shape.max_rows;
-  if (has_row) {
-    slot = empty_slot(table, place);
-    while (slot == kNoSlot && grow(table, space)) {
+  if (has_row && !space->full) {
+    given.slot = empty_slot(table, place);
+    while (given.slot == kNoSlot && grow(table, space)) {
       place = space->place(hash);
-      slot = empty_slot(table, place);
+      given.slot = empty_slot(table, place);
     }
   }
-  const bool evicts = slot == kNoSlot;
-  if (evicts) {
-    if (table.dynamic() && !step.policy.evict) return kNoSlot;
-    slot = victim(table, place, step);
-    if (slot == kNoSlot) return kNoSlot;
+  given.evicts = given.slot == kNoSlot;
+  if (given.evicts) {
+    if (table.dynamic() && !step.policy.evict) return given;
+    given.slot = victim(table, place, step);
+    if (given.slot == kNoSlot) return given;
     ++tally->evicted;
   } else if (table.dynamic()) {
-    table.rows[slot] = static_cast<int32_t>(take_row(table));
+    table.rows[given.slot] = static_cast<int32_t>(take_row(table));
   }
   ++tally->inserted;
-  changes->rows.push_back(row_of(table, slot));
-  changes->old_ids.push_back(evicts ? table.keys[slot] : 0);
-  changes->had_old.push_back(evicts ? 1 : 0);
+  table.tags[given.slot] = place.tag;
+  table.scores[given.slot] = score;
+  table.pins[given.slot] = pin;
+  return given;
+}
+
+void name_slot(const IdTable& table, const Given& given, int64_t id, IdChanges* changes) {
+  changes->rows.push_back(row_of(table, given.slot));
+  changes->old_ids.push_back(given.evicts ? table.keys[given.slot] : 0);
+  changes->had_old.push_back(given.evicts ? 1 : 0);
   changes->new_ids.push_back(id);
-  fill_slot(table, slot, place.tag, id, score, pin);
-  return slot;
+  table.keys[given.slot] = id;
 }
 
 }  // namespace merlin
