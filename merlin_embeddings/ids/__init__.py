@@ -1,8 +1,10 @@
 """Which row of a table an id has: a spec, and the map that is built of it, a file each."""
 
 from merlin_embeddings.ids.base import IdSpec, PureIdMap
+from merlin_embeddings.ids.dynamic import Dynamic
 from merlin_embeddings.ids.hash import Hash
 from merlin_embeddings.ids.identity import Identity
+from merlin_embeddings.ids.managed_collision import ManagedCollision
 from merlin_embeddings.ids.modulo import Modulo
 from merlin_embeddings.ids.policies import LFU, LRU, TTL, Custom, EpochLFU, EpochLRU
 from merlin_embeddings.ids.stateful import Changes, Known, StatefulIdMap
@@ -13,12 +15,14 @@ __all__ = [
     "TTL",
     "Changes",
     "Custom",
+    "Dynamic",
     "EpochLFU",
     "EpochLRU",
     "Hash",
     "IdSpec",
     "Identity",
     "Known",
+    "ManagedCollision",
     "Modulo",
     "PureIdMap",
     "StatefulIdMap",

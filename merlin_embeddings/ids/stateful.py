@@ -104,6 +104,7 @@ class StatefulIdMap(abc.ABC):
             ids: F times `[N_f]` int64; an id may come often.
             padding: of each feature, the id that has no row and isn't counted, or None.
             counts: of each feature `[N_f]` int64, how often an id was seen, or None: once each.
+                What is above 2**32 - 1 counts as that.
             scores: of each feature `[N_f]` int64 in `[0, 2**32)`, or None; of an id that comes
                 often the highest counts. For the policy `Custom`, which wants them in training.
             training: whether the step trains.
@@ -187,7 +188,7 @@ class StatefulIdMap(abc.ABC):
 
     @abc.abstractmethod
     def known(self, chunk: int = 65536) -> Iterator[Known]:
-        """The ids that have rows, at most `chunk` at a time, in the order of the table's slots."""
+        """The ids that have rows, at most `chunk` at a time, in an order that stays as it is."""
 
     @abc.abstractmethod
     def used(self) -> tf.Tensor:

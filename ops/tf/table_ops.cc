@@ -151,7 +151,7 @@ REGISTER_OP("Merlin>WriteRows")
     .Input("table: resource")
     .Input("rows: int64")
     .Input("values: dtype")
-    .Attr("dtype: {float, bfloat16, half, uint8, int32, int64}")
+    .Attr("dtype: {float, bfloat16, half, uint8, uint16, int32, int64}")
     .Attr("label: string")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);

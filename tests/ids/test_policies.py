@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
 from merlin_embeddings import config, ids
 from merlin_embeddings.ids import policies
-
-
-def test_examples_run():
-    assert doctest.testmod(policies).failed == 0
 
 
 @pytest.mark.parametrize(
