@@ -56,6 +56,19 @@ class Initializer:
         """
         raise NotImplementedError
 
+    def law(self, total_rows: int, dim: int) -> tuple[str, tuple[float, float]] | None:
+        """What the native library knows this distribution by: its name and two numbers.
+
+        Args:
+            total_rows: R, the rows of the whole table.
+            dim: D.
+
+        Returns:
+            None where it doesn't know it: values then aren't a function of (seed, row, column).
+        """
+        del total_rows, dim
+        return None
+
 
 class _Law(Initializer):
     """A distribution that the native library knows by name and two numbers."""

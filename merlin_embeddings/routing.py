@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.ids import PureIdMap
+from merlin_embeddings.ids.stateful import StatefulIdMap
 from merlin_embeddings.tables import DenseTable
 
 
@@ -22,13 +23,13 @@ class Query(NamedTuple):
 
     Attributes:
         table: where the vectors are.
-        ids: which row an id has.
+        ids: which row an id has: a `PureIdMap` or a `StatefulIdMap`.
         bags: the batch.
         name: what messages call it: "table 'item', feature 'history'".
     """
 
     table: DenseTable
-    ids: PureIdMap
+    ids: Any
     bags: Bags
     name: str
 
@@ -46,7 +47,9 @@ class Route:
         strict: the lines are ids that nobody has checked yet: the lookup refuses all that aren't
             rows of the table, -1 too.
         positions: where vectors that came from other processes go; None in one process.
-        token: keeps lines where they are until their update has run; None where rows never move.
+        token: the table, if its rows move and may not until their update has run: until then, or
+            until its id map has seen a stated number of newer steps, lines stay where they are.
+            None where rows never move, or the step doesn't train.
     """
 
     rows: tf.Tensor
@@ -85,21 +88,28 @@ class LocalRouter:
 
         Args:
             queries: F of them.
-            training: whether the step trains; pure id maps don't care.
+            training: whether the step trains: id maps that remember ids learn from it then, unless
+                their table is frozen.
 
         Returns:
             F routes in the order of the queries.
 
         Raises:
-            ValueError: strings for ids that don't take any number.
+            ValueError: strings for ids that don't take any number, or scores for ids that have no
+                use for them.
             tf.errors.InvalidArgumentError: an id that its map refuses.
         """
-        del training
-        return [_route(query, rows) for query, rows in zip(queries, _assign(queries), strict=True)]
+        for query in queries:
+            if query.bags.strings:
+                check_strings(query.ids, query.name)
+            if query.bags.scores is not None:
+                check_scores(query.ids, query.name)
+        rows = _assign(queries, training)
+        return [_route(*each, training) for each in zip(queries, rows, strict=True)]
 
 
-def _route(query: Query, rows: tf.Tensor) -> Route:
-    bags = query.bags
+def _route(query: Query, rows: tf.Tensor, training: bool) -> Route:
+    bags, moves = query.bags, isinstance(query.ids, StatefulIdMap)
     return Route(
         rows=rows,
         lines=query.table.resolve(rows),
@@ -107,7 +117,13 @@ def _route(query: Query, rows: tf.Tensor) -> Route:
         hotness=bags.hotness,
         weights=bags.weights,
         strict=_left_to_lookup(query),
+        token=query.table if moves and _learns(query, training) else None,
     )
+
+
+def _learns(query: Query, training: bool) -> bool:
+    """Whether a map that remembers ids sees those of this step."""
+    return training and query.table.variable.trainable
 
 
 def _left_to_lookup(query: Query) -> bool:
@@ -115,30 +131,74 @@ def _left_to_lookup(query: Query) -> bool:
     return query.ids.passes_on and query.bags.padding_id is None
 
 
-def _assign(queries: Sequence[Query]) -> list[tf.Tensor]:
+def _assign(queries: Sequence[Query], training: bool) -> list[tf.Tensor]:
     """The rows of each query's ids; -1 for padding."""
-    classes: dict[type[PureIdMap], list[int]] = {}
+    # One native call for all pure maps of a class, and one for all features of a map that
+    # remembers: they are one step of it.
+    calls: dict[Any, list[int]] = {}
     results: list[Any] = [None] * len(queries)
     for index, query in enumerate(queries):
-        if query.bags.strings:
-            check_strings(query.ids, query.name)
-        if _left_to_lookup(query):
+        if isinstance(query.ids, StatefulIdMap):
+            calls.setdefault(query.ids, []).append(index)
+        elif _left_to_lookup(query):
             results[index] = query.bags.values
         else:
-            classes.setdefault(type(query.ids), []).append(index)
-    for cls, members in classes.items():
+            calls.setdefault(type(query.ids), []).append(index)
+    for asked, members in calls.items():
         chosen = [queries[index] for index in members]
-        rows = cls.assign_each(
-            [query.ids for query in chosen],
-            [_without_refused_padding(query) for query in chosen],
-            [query.name for query in chosen],
-        )
-        for index, query, its_rows in zip(members, chosen, rows, strict=True):
-            results[index] = _without_padding(query, its_rows)
+        if isinstance(asked, StatefulIdMap):
+            rows = _assign_moving(asked, chosen, training)
+        else:
+            rows = _assign_pure(asked, chosen)
+        for index, its_rows in zip(members, rows, strict=True):
+            results[index] = its_rows
     return results
 
 
-def check_strings(ids: PureIdMap, name: str) -> None:
+def _assign_pure(cls: type[PureIdMap], queries: Sequence[Query]) -> list[tf.Tensor]:
+    rows = cls.assign_each(
+        [query.ids for query in queries],
+        [_without_refused_padding(query) for query in queries],
+        [query.name for query in queries],
+    )
+    return [_without_padding(*each) for each in zip(queries, rows, strict=True)]
+
+
+def _assign_moving(ids: StatefulIdMap, queries: Sequence[Query], training: bool) -> list[tf.Tensor]:
+    """Rows of one map's ids, once those that came to other ids have started anew."""
+    table: Any = queries[0].table
+    learns = _learns(queries[0], training)
+    if learns:
+        table.require_served()
+    rows, changes = ids.assign_features(
+        [query.bags.values for query in queries],
+        padding=[query.bags.padding_id for query in queries],
+        scores=[query.bags.scores for query in queries],
+        training=learns,
+        names=[query.name for query in queries],
+    )
+    if changes is None:
+        return rows
+    started = table.start(changes)
+    with tf.control_dependencies([] if started is None else [started]):
+        return [tf.identity(each) for each in rows]
+
+
+def check_scores(ids: Any, name: str) -> None:
+    """Raises ValueError if an id map has no use for scores.
+
+    Args:
+        ids: the map.
+        name: what messages call the ids.
+    """
+    if isinstance(ids, PureIdMap):
+        raise ValueError(
+            f"{name}: got scores, which the table's ids have no use for. They are for "
+            "ids.ManagedCollision or ids.Dynamic with policy='custom'; leave them out otherwise."
+        )
+
+
+def check_strings(ids: Any, name: str) -> None:
     """Raises ValueError if an id map can't take strings.
 
     Args:

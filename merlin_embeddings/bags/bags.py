@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from merlin_embeddings import native
 from merlin_embeddings.bags.values import to_ids, to_padding_id
-from merlin_embeddings.bags.weights import flat_weights, kind_of
+from merlin_embeddings.bags.weights import flat_weights, kind_of, to_scores, to_vector, to_weights
 from merlin_embeddings.native import asserted
 
-_PARTS = {"values", "row_splits", "weights", "inverse", "padding_id"}
+_PARTS = {"values", "row_splits", "weights", "inverse", "padding_id", "scores"}
 
 
 class Bags:
@@ -36,6 +36,8 @@ class Bags:
         row_splits: `[B + 1]` integers: bag b is `values[row_splits[b]:row_splits[b + 1]]`.
         hotness: instead of `row_splits`, where every bag has exactly this many values (>= 1).
         weights: `[N]` numbers, one a value.
+        scores: `[N]` integers in `[0, 2**32)`, one a value: what ids are worth to a table whose id
+            map keeps those with the highest (`ids.Custom`).
         inverse: `[B']` integers in `[0, B)`.
         padding_id: values equal to it have no vector: they count in no sum, divisor or maximum.
         name: what the ids are, for messages: "table 'item', feature 'history'".
@@ -61,41 +63,49 @@ class Bags:
         weights: Any = None,
         inverse: Any = None,
         padding_id: int | str | tf.Tensor | None = None,
+        scores: Any = None,
         name: str = "ids",
     ):
         if (row_splits is None) == (hotness is None):
             raise ValueError(f"{name}: bags have either row_splits or a hotness.")
         if hotness is not None and hotness < 1:
             raise ValueError(f"{name}: hotness={hotness}; use row_splits where bags are empty.")
-        self._given = _vector("ids", tf.convert_to_tensor(values), name)
+        self._given = to_vector("ids", tf.convert_to_tensor(values), name)
         self.strings = self._given.dtype == tf.string
         self.values = to_ids(self._given, name)
         self.hotness = hotness
         self._row_splits = None if row_splits is None else _integers("row_splits", row_splits, name)
         if self._row_splits is not None and self._row_splits.shape[0] == 0:
             raise ValueError(f"{name}: row_splits is empty; for B bags it has B + 1 entries.")
-        self.weights = None if weights is None else _to_weights(weights, self.values, name)
+        self.weights = None if weights is None else to_weights(weights, self.values, name)
+        self.scores = None if scores is None else to_scores(scores, self.values, name)
         self.inverse = None if inverse is None else _integers("inverse", inverse, name)
         self.padding_id = to_padding_id(padding_id, self.strings, name)
         self.name = name
 
     @classmethod
     def of(
-        cls, inputs: Any, weights: Any = None, padding_id: Any = None, name: str = "ids"
+        cls,
+        inputs: Any,
+        weights: Any = None,
+        padding_id: Any = None,
+        name: str = "ids",
+        scores: Any = None,
     ) -> Bags:
-        """Bags of any kind of input, with weights of the same kind and shape.
+        """Bags of any kind of input, with weights and scores of the same kind and shape.
 
         Args:
             inputs: one of
                 - `[B]`: one id a bag; `[B, L]`: L ids a bag; `[B, L, 1]`: the same;
                 - a `tf.RaggedTensor` `[B, None]` or `[B, None, 1]`;
                 - a `tf.SparseTensor` `[B, L]`, its indices in row-major order;
-                - a dict of tensors: `values`, and as needed `row_splits`, `weights`, `inverse`,
-                  `padding_id`, as `to_tensors` makes it;
-                - Bags: weights and padding_id are added where they have none.
+                - a dict of tensors: `values`, and as needed `row_splits`, `weights`, `scores`,
+                  `inverse`, `padding_id`, as `to_tensors` makes it;
+                - Bags: weights, scores and padding_id are added where they have none.
             weights: of the kind and shape of `inputs` (`[N]` with `row_splits`), or None.
             padding_id: see `Bags`.
             name: see `Bags`.
+            scores: of the kind and shape of `inputs`, or None.
 
         Raises:
             TypeError, ValueError: as `Bags` does.
@@ -103,13 +113,15 @@ class Bags:
                 indices, or sparse indices aren't sorted.
         """
         if isinstance(inputs, Bags):
-            return inputs._completed(weights, padding_id, name)
+            return inputs._completed({"weights": weights, "scores": scores}, padding_id, name)
         if isinstance(inputs, Mapping):
-            return cls._from_tensors(inputs, weights, padding_id, name)
+            given = {"weights": weights, "scores": scores}
+            return cls._from_tensors(inputs, given, padding_id, name)
         if kind_of(inputs) == "dense":
             inputs = tf.convert_to_tensor(inputs)
         more = {
             "weights": flat_weights(inputs, weights, name),
+            "scores": flat_weights(inputs, scores, name, "scores"),
             "padding_id": padding_id,
             "name": name,
         }
@@ -149,13 +161,13 @@ class Bags:
         return tf.gather(bags, asserted(self.inverse, fine, data))
 
     def singles(self) -> Bags:
-        """Bags of one value each, without weights and inverse."""
+        """Bags of one value each, with its score, without weights and inverse."""
         bags = copy.copy(self)
         bags.hotness, bags._row_splits, bags.weights, bags.inverse = 1, None, None, None
         return bags
 
     def take(self, kept: tf.Tensor, row_splits: tf.Tensor) -> Bags:
-        """Bags of some of the values, weights with them; padding is none of them.
+        """Bags of some of the values, weights and scores with them; padding is none of them.
 
         Args:
             kept: `[M]`, indices of values.
@@ -166,7 +178,7 @@ class Bags:
         return bags
 
     def take_columns(self, columns: slice) -> Bags:
-        """The same values of every bag, weights with them, where bags have a hotness."""
+        """The same values of every bag, weights and scores with them, where bags have a hotness."""
         bags = self._mapped(lambda values: tf.reshape(self._by_bag(values)[:, columns], [-1]))
         bags.hotness = len(range(*columns.indices(self.hotness or 0)))
         return bags
@@ -202,61 +214,72 @@ class Bags:
             "values": self._given if self.hotness is None else self._by_bag(self._given),
             "row_splits": self._row_splits,
             "weights": self.weights,
+            "scores": self.scores,
             "inverse": self.inverse,
             "padding_id": self.padding_id,
         }
-        if self.weights is not None and self.hotness is not None:
-            tensors["weights"] = self._by_bag(self.weights)
+        if self.hotness is not None:
+            for part in ("weights", "scores"):
+                if tensors[part] is not None:
+                    tensors[part] = self._by_bag(tensors[part])
         return {key: tf.convert_to_tensor(t) for key, t in tensors.items() if t is not None}
 
     def __repr__(self) -> str:
         bags = f"hotness={self.hotness}" if self.hotness else f"row_splits={self._row_splits}"
-        more = [f"{key}=..." for key in ("weights", "inverse") if getattr(self, key) is not None]
+        parts = ("weights", "scores", "inverse")
+        more = [f"{key}=..." for key in parts if getattr(self, key) is not None]
         return f"Bags({', '.join([repr(self.values), bags, *more])})"
 
     def _by_bag(self, values: tf.Tensor) -> tf.Tensor:
         return tf.reshape(values, [-1, self.hotness])
 
     def _mapped(self, change: Callable[[tf.Tensor], tf.Tensor]) -> Bags:
-        """Bags whose values and weights, `[N]` each, are changed alike."""
+        """Bags whose values, weights and scores, `[N]` each, are changed alike."""
         bags = copy.copy(self)
         bags._given = change(self._given)
         bags.values = bags._given if self._given is self.values else change(self.values)
         bags.weights = None if self.weights is None else change(self.weights)
+        bags.scores = None if self.scores is None else change(self.scores)
         return bags
 
-    def _completed(self, weights: Any, padding_id: Any, name: str) -> Bags:
+    def _completed(self, given: Mapping[str, Any], padding_id: Any, name: str) -> Bags:
+        """These bags with the weights and scores that are given, and the padding."""
         bags = copy.copy(self)
         bags.name = name
-        if weights is not None:
-            if self.weights is not None:
-                raise _given_twice(name)
-            bags.weights = _to_weights(self._flat_weights(weights, name), self.values, name)
+        for part, check in (("weights", to_weights), ("scores", to_scores)):
+            if given[part] is not None:
+                if getattr(self, part) is not None:
+                    raise _given_twice(part, name)
+                flat = self._flat_weights(given[part], name, part)
+                setattr(bags, part, check(flat, self.values, name))
         if self.padding_id is None:
             bags.padding_id = to_padding_id(padding_id, self.strings, name)
         return bags
 
-    def _flat_weights(self, weights: Any, name: str) -> Any:
+    def _flat_weights(self, weights: Any, name: str, what: str) -> Any:
         if kind_of(weights) == "dense":
             weights = tf.convert_to_tensor(weights)
             if self.hotness is None or weights.shape.rank == 1:
                 return weights
-            return flat_weights(self._by_bag(self.values), weights, name)
+            return flat_weights(self._by_bag(self.values), weights, name, what)
         ids = tf.RaggedTensor.from_row_splits(self.values, self.row_splits, validate=False)
-        return flat_weights(ids, weights, name)
+        return flat_weights(ids, weights, name, what)
 
     @classmethod
-    def _from_tensors(cls, tensors: Mapping, weights: Any, padding_id: Any, name: str) -> Bags:
+    def _from_tensors(
+        cls, tensors: Mapping, given: dict[str, Any], padding_id: Any, name: str
+    ) -> Bags:
         check_parts(tensors, name)
-        if weights is not None and tensors.get("weights") is not None:
-            raise _given_twice(name)
-        weights = tensors.get("weights") if weights is None else weights
+        for part, its in given.items():
+            if its is not None and tensors.get(part) is not None:
+                raise _given_twice(part, name)
+        given = {part: tensors.get(part) if its is None else its for part, its in given.items()}
         padding_id = tensors.get("padding_id", padding_id)
         if tensors.get("row_splits") is not None:
             bags = cls(tensors["values"], tensors["row_splits"], name=name)
-            bags = bags._completed(weights, padding_id, name)
+            bags = bags._completed(given, padding_id, name)
         else:
-            bags = cls.of(tensors["values"], weights, padding_id, name)
+            bags = cls.of(tensors["values"], given["weights"], padding_id, name, given["scores"])
         if tensors.get("inverse") is not None:
             bags.inverse = _integers("inverse", tensors["inverse"], name)
         return bags
@@ -278,7 +301,7 @@ def check_parts(tensors: Mapping, name: str) -> None:
     if not {"values"} <= set(tensors) <= _PARTS:
         raise ValueError(
             f"{name}: bags given as a dict have 'values' and, as needed, 'row_splits', "
-            f"'weights', 'inverse' and 'padding_id'; got {sorted(tensors)}."
+            f"'weights', 'scores', 'inverse' and 'padding_id'; got {sorted(tensors)}."
         )
 
 
@@ -302,35 +325,15 @@ def check_shape(kind: str, shape: Sequence[int | None] | tf.TensorShape, name: s
         )
 
 
-def _given_twice(name: str) -> ValueError:
-    return ValueError(f"{name}: weights were given twice: in the bags and in the call.")
-
-
-def _to_weights(weights: Any, values: tf.Tensor, name: str) -> tf.Tensor:
-    weights = tf.convert_to_tensor(weights)
-    if not (weights.dtype.is_floating or weights.dtype.is_integer):
-        raise TypeError(f"{name}: weights have dtype {weights.dtype.name}; weights are numbers.")
-    weights = _vector("weights", tf.cast(weights, tf.float32), name)
-    if not weights.shape.is_compatible_with(values.shape):
-        raise ValueError(
-            f"{name}: {weights.shape[0]} weights for {values.shape[0]} ids; give one weight an id."
-        )
-    return weights
+def _given_twice(part: str, name: str) -> ValueError:
+    return ValueError(f"{name}: {part} were given twice: in the bags and in the call.")
 
 
 def _integers(what: str, tensor: Any, name: str) -> tf.Tensor:
     tensor = tf.convert_to_tensor(tensor)
     if not tensor.dtype.is_integer:
         raise TypeError(f"{name}: {what} has dtype {tensor.dtype.name}; it holds integers.")
-    return _vector(what, tf.cast(tensor, tf.int64), name)
-
-
-def _vector(what: str, tensor: tf.Tensor, name: str) -> tf.Tensor:
-    if tensor.shape.rank == 2 and tensor.shape[1] == 1:
-        return tf.reshape(tensor, [-1])
-    if tensor.shape.rank not in (1, None):
-        raise ValueError(f"{name}: {what} has shape {tensor.shape}; it is a vector.")
-    return tensor
+    return to_vector(what, tf.cast(tensor, tf.int64), name)
 
 
 def _flat(ragged: tf.RaggedTensor, name: str) -> tf.Tensor:

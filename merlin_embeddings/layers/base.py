@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig
 from merlin_embeddings.layers.id_layer import IdLayer
 from merlin_embeddings.layers.table_set import TableSet
-from merlin_embeddings.tables import DenseTable, overwrite
+from merlin_embeddings.tables import DenseTable, MovingTable, overwrite
 
 
 class TableLayer(IdLayer):
@@ -38,16 +39,23 @@ class TableLayer(IdLayer):
                 # TensorFlow's checkpoints find the variables that are attributes of the layer. With
                 # a colon no table's name makes this the name of anything that code can write.
                 setattr(self, f"table:{name}", table.variable)
+                if isinstance(table, MovingTable):
+                    for variable in table.variables[1:]:
+                        setattr(self, f"state:{variable.name}", variable)
         self.built = True
 
     def look_up(
         self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool | None
     ) -> list[tf.Tensor]:
         """Vectors of features, float32; regularization losses are added to the layer's."""
-        vectors, losses = self.table_set.look_up(features, bags, bool(training))
+        vectors, losses = self.table_set.look_up(features, bags, self.learns(training))
         for loss in losses:
             self.add_loss(loss)
         return vectors
+
+    def learns(self, training: bool | None) -> bool:
+        """Whether the tables see a step: not where the layer is frozen."""
+        return bool(training) and self.trainable
 
     def weight_key(self, table: DenseTable) -> str:
         """What a table's weight is called in weights files."""
@@ -59,9 +67,13 @@ class TableLayer(IdLayer):
         return {}
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the weights to a file."""
+        """Writes the weights to a file; of tables whose rows move, the rows that are in use."""
         for table in self.table_set.tables.values():
-            store[self.weight_key(table)] = table.variable
+            if isinstance(table, MovingTable):
+                for part, values in table.save().items():
+                    store[f"{self.weight_key(table)}:{part}"] = values
+            else:
+                store[self.weight_key(table)] = table.variable
         for name, variable in self.dense_weights.items():
             store[name] = variable
 
@@ -72,7 +84,8 @@ class TableLayer(IdLayer):
             ValueError: a weight is missing, unknown, or has another shape; nothing is written then.
         """
         tables = self.table_set.tables.values()
-        wanted = sorted([*map(self.weight_key, tables), *self.dense_weights])
+        parts = {table.name: self._parts_of(table, store) for table in tables}
+        wanted = sorted([*itertools.chain(*map(dict.values, parts.values())), *self.dense_weights])
         if sorted(store.keys()) != wanted:
             raise ValueError(
                 f"Layer {self.name!r} has the weights {wanted}, the file has "
@@ -80,15 +93,34 @@ class TableLayer(IdLayer):
             )
         self._check_shapes(store)
         for table in tables:
-            overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
-            table.changes.lose()
+            if isinstance(table, MovingTable):
+                table.load({part: store[key] for part, key in parts[table.name].items()})
+            else:
+                overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
+                table.changes.lose()
         for name, variable in self.dense_weights.items():
             variable.assign(store[name])
+
+    def _parts_of(self, table: DenseTable, store: Any) -> dict[str, str]:
+        """What a table has to have in a file, by the key there.
+
+        Of a table whose rows move, what its id map makes of its state is the map's to check.
+        """
+        key = self.weight_key(table)
+        if not isinstance(table, MovingTable):
+            return {"": key}
+        there = [
+            name.removeprefix(f"{key}:")
+            for name in list(store.keys())
+            if name.startswith(f"{key}:")
+        ]
+        return {part: f"{key}:{part}" for part in {*table.PARTS, *there}}
 
     def _check_shapes(self, store: Any) -> None:
         wanted = {
             self.weight_key(table): (f"table {table.name!r}", [table.rows, table.dim])
             for table in self.table_set.tables.values()
+            if not isinstance(table, MovingTable)  # these check themselves
         }
         for name, variable in self.dense_weights.items():
             wanted[name] = (f"weight {name!r}", list(variable.shape))

@@ -69,6 +69,8 @@ class Embedding(TableLayer):
             `merlin_embeddings.Bags`.
         weights: a number for each id, of the same kind and shape; mean divides by their sum, sqrtn
             by the root of the sum of their squares. Not for max or without combiner.
+        scores: an integer in `[0, 2**32)` for each id, of the same kind and shape, for `ids` whose
+            policy is `Custom`: the ids with the highest keep their rows.
 
     >>> import tensorflow as tf
     >>> table = [[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]]
@@ -155,17 +157,19 @@ class Embedding(TableLayer):
         return self.table.variable
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
+    def call(
+        self, inputs: Any, weights: Any = None, training: bool | None = None, scores: Any = None
+    ) -> Any:
         """Vectors of ids or of bags, in the layer's compute dtype."""
         name = label(self._feature)
         inputs = flatten.as_integers(inputs)
         self.check_mask(inputs)
         padding_id = self._feature.padding_id
         if self.combiner is not None:
-            flat = flatten.pooled(inputs, weights, padding_id, name)
+            flat = flatten.pooled(inputs, weights, padding_id, name, scores)
         else:
             check_pool(None, weights, name)
-            flat = flatten.single(inputs, padding_id, name)
+            flat = flatten.single(inputs, padding_id, name, scores)
         [vectors] = self.look_up([self._feature], [flat.bags], training)
         return flat.restore(tf.cast(vectors, self.compute_dtype))
 
@@ -188,11 +192,12 @@ class Embedding(TableLayer):
         return (*outer, self.output_dim)
 
     def compute_output_spec(
-        self, inputs: Any, weights: Any = None, training: bool | None = None
+        self, inputs: Any, weights: Any = None, training: bool | None = None, scores: Any = None
     ) -> Any:
         """Shape and dtype of the output for symbolic inputs."""
         del training
-        symbolic.check(self._feature, self.table_set.ids[self.table_name], inputs, weights)
+        ids = self.table_set.ids[self.table_name]
+        symbolic.check(self._feature, ids, inputs, weights, scores)
         self.check_mask(inputs)
         return symbolic.output_spec(inputs, self.combiner, self.output_dim, self.compute_dtype)
 

@@ -46,6 +46,8 @@ class Embeddings(TableLayer):
             has that of the first one there is.
         weights: a number for each id, of the kind and shape of the ids; None for features that
             have none.
+        scores: the same, integers in `[0, 2**32)`, for tables whose `ids` have the policy `Custom`:
+            the ids with the highest keep their rows.
 
     Returns:
         For each feature `[B, D]`; with `combiner=None` `[B, D]`, `[B, L, D]` or ragged
@@ -93,15 +95,17 @@ class Embeddings(TableLayer):
         return dict(self._table_set.tables)
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Any, weights: Any = None, training: bool | None = None) -> Any:
+    def call(
+        self, inputs: Any, weights: Any = None, training: bool | None = None, scores: Any = None
+    ) -> Any:
         """Vectors in the structure of the features, in the layer's compute dtype."""
         features = self._features.flat
-        batches, its_weights = self._match(inputs, weights)
+        batches, its_weights, its_scores = self._match(inputs, weights, scores)
         if not self.table_set.exist:
             # Keras asks for shapes, and says float32 where it doesn't know the dtype of inputs.
             batches = [None if ids is None else flatten.as_integers(ids) for ids in batches]
         flats = {
-            at: self._flat(feature, ids, its_weights[at])
+            at: self._flat(feature, ids, its_weights[at], its_scores[at])
             for at, (feature, ids) in enumerate(zip(features, batches, strict=True))
             if ids is not None
         }
@@ -115,15 +119,16 @@ class Embeddings(TableLayer):
         return structure.pack(self._features.nested, iter(outputs))
 
     def compute_output_spec(
-        self, inputs: Any, weights: Any = None, training: bool | None = None
+        self, inputs: Any, weights: Any = None, training: bool | None = None, scores: Any = None
     ) -> Any:
         """Shapes and dtypes of the outputs for symbolic inputs."""
         del training
         features = self._features.flat
-        batches, its_weights = self._match(inputs, weights)
         specs = [
-            None if ids is None else self._output_spec(feature, ids, w)
-            for feature, ids, w in zip(features, batches, its_weights, strict=True)
+            None if ids is None else self._output_spec(feature, ids, w, s)
+            for feature, ids, w, s in zip(
+                features, *self._match(inputs, weights, scores), strict=True
+            )
         ]
         filled = missing.fill_specs(features, specs, self.compute_dtype)
         return structure.pack(self._features.nested, iter(filled))
@@ -150,35 +155,41 @@ class Embeddings(TableLayer):
         """The layer that `get_config` describes."""
         return super().from_config({**config_, "features": config.from_plain(config_["features"])})
 
-    def _match(self, inputs: Any, weights: Any) -> tuple[list[Any], list[Any]]:
-        """Ids and weights of each feature, None where there are none."""
+    def _match(
+        self, inputs: Any, weights: Any, scores: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Ids, weights and scores of each feature, None where there are none."""
         features = self._features
         batches = structure.match(features.nested, inputs)
         its_weights = structure.match_weights(features.nested, weights)
-        for each in zip(features.flat, batches, its_weights, strict=True):
-            missing.check_weights(*each)
-        return batches, its_weights
+        its_scores = structure.match_weights(features.nested, scores, "scores")
+        for feature, ids, w, s in zip(features.flat, batches, its_weights, its_scores, strict=True):
+            missing.check_weights(feature, ids, w)
+            missing.check_weights(feature, ids, s, "scores")
+        return batches, its_weights, its_scores
 
-    def _flat(self, feature: FeatureConfig, ids: Any, weights: Any) -> flatten.Flat:
+    def _flat(self, feature: FeatureConfig, ids: Any, weights: Any, scores: Any) -> flatten.Flat:
         name = label(feature)
         if feature.combiner is None:
             check_pool(None, weights, name)
             flatten.check_not_sparse(ids, name)
             ids = flatten.squeeze(ids, name)
             if feature.max_length is None:
-                return flatten.single(ids, feature.padding_id, name)
+                return flatten.single(ids, feature.padding_id, name, scores)
             return flatten.single_truncated(
-                ids, feature.padding_id, name, feature.max_length, feature.keep
+                ids, feature.padding_id, name, feature.max_length, feature.keep, scores
             )
-        bags = Bags.of(ids, weights, feature.padding_id, name)
+        bags = Bags.of(ids, weights, feature.padding_id, name, scores)
         if feature.max_length is not None:
             bags = truncate(bags, feature.max_length, feature.keep)
         if self.table_set.exist:
             bags = self._learned.weigh(feature, bags)
         return flatten.Flat(bags, bags.expand)
 
-    def _output_spec(self, feature: FeatureConfig, ids: Any, weights: Any) -> keras.KerasTensor:
-        symbolic.check(feature, self.table_set.ids[feature.table.name], ids, weights)
+    def _output_spec(
+        self, feature: FeatureConfig, ids: Any, weights: Any, scores: Any
+    ) -> keras.KerasTensor:
+        symbolic.check(feature, self.table_set.ids[feature.table.name], ids, weights, scores)
         symbolic.check_rank(feature, ids)
         dim = feature.table.embedding_dim
         return symbolic.output_spec(

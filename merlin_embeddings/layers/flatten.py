@@ -22,7 +22,7 @@ class Flat(NamedTuple):
     restore: Callable[[tf.Tensor], Any]
 
 
-def pooled(inputs: Any, weights: Any, padding_id: Any, name: str) -> Flat:
+def pooled(inputs: Any, weights: Any, padding_id: Any, name: str, scores: Any = None) -> Flat:
     """The last axis of the inputs is the bag; the output is `[..., D]` without it.
 
     Args:
@@ -31,21 +31,23 @@ def pooled(inputs: Any, weights: Any, padding_id: Any, name: str) -> Flat:
         weights: of the kind and structure of `inputs`, or None.
         padding_id: see `Bags`.
         name: see `Bags`.
+        scores: of the kind and structure of `inputs`, or None.
 
     Raises:
         TypeError, ValueError, tf.errors.InvalidArgumentError: as `Bags.of` does.
     """
     more = {"padding_id": padding_id, "name": name}
     if isinstance(inputs, (Bags, Mapping)):
-        bags = Bags.of(inputs, weights, **more)
+        bags = Bags.of(inputs, weights, **more, scores=scores)
         return Flat(bags, bags.expand)
     # Before anything is reshaped: what is flat has lost the structure that is compared.
-    values = flat_weights(inputs, weights, name)
+    weights = flat_weights(inputs, weights, name)
+    scores = flat_weights(inputs, scores, name, "scores")
     flat = _pooled(inputs, more)
-    return Flat(Bags.of(flat.bags, values, name=name), flat.restore)
+    return Flat(Bags.of(flat.bags, weights, name=name, scores=scores), flat.restore)
 
 
-def single(inputs: Any, padding_id: Any, name: str) -> Flat:
+def single(inputs: Any, padding_id: Any, name: str, scores: Any = None) -> Flat:
     """Every id is a bag of its own; the output is the inputs' shape and D.
 
     Args:
@@ -53,22 +55,27 @@ def single(inputs: Any, padding_id: Any, name: str) -> Flat:
             as in Keras); Bags or a dict of tensors, `[B, L, D]` or ragged `[B, None, D]`.
         padding_id: see `Bags`.
         name: see `Bags`.
+        scores: of the kind and structure of `inputs`, or None.
     """
     more = {"padding_id": padding_id, "name": name}
     if isinstance(inputs, (Bags, Mapping)):
-        return _single_of_bags(Bags.of(inputs, **more), name)
+        return _single_of_bags(Bags.of(inputs, **more, scores=scores), name)
     if isinstance(inputs, tf.SparseTensor):
         inputs = tf.sparse.to_dense(inputs)
+        scores = tf.sparse.to_dense(scores) if isinstance(scores, tf.SparseTensor) else scores
+    scores = flat_weights(inputs, scores, name, "scores")
     if isinstance(inputs, tf.RaggedTensor):
         inner = single(inputs.flat_values, **more)
-        return Flat(inner.bags, lambda v: inputs.with_flat_values(inner.restore(v)))
+        return Flat(_with(inner.bags, scores), lambda v: inputs.with_flat_values(inner.restore(v)))
     if inputs.shape.rank == 1:
-        return Flat(Bags(inputs, hotness=1, **more), _same)
-    bags = Bags(tf.reshape(inputs, [-1]), hotness=1, **more)
+        return Flat(Bags(inputs, hotness=1, scores=scores, **more), _same)
+    bags = Bags(tf.reshape(inputs, [-1]), hotness=1, scores=scores, **more)
     return Flat(bags, lambda v: _reshape(v, inputs, axes=None))
 
 
-def single_truncated(inputs: Any, padding_id: Any, name: str, max_length: int, keep: str) -> Flat:
+def single_truncated(
+    inputs: Any, padding_id: Any, name: str, max_length: int, keep: str, scores: Any = None
+) -> Flat:
     """As `single`, of at most `max_length` ids of each bag: the "first" or the "last".
 
     Args:
@@ -78,11 +85,12 @@ def single_truncated(inputs: Any, padding_id: Any, name: str, max_length: int, k
         name: see `Bags`.
         max_length: see `truncate`.
         keep: see `truncate`.
+        scores: of the kind and structure of `inputs`, or None.
     """
     dense = not isinstance(inputs, (Bags, Mapping, tf.RaggedTensor))
     if dense and inputs.shape.rank == 1:
-        return single(inputs, padding_id, name)
-    bags = Bags.of(inputs, None, padding_id, name)
+        return single(inputs, padding_id, name, scores)
+    bags = Bags.of(inputs, None, padding_id, name, scores)
     short = truncate(bags, max_length, keep)
     flat = _single_of_bags(short, name)
     if short.hotness is not None or not (dense or bags.hotness):
@@ -129,7 +137,7 @@ def as_integers(inputs: Any) -> Any:
     if isinstance(inputs, Bags):
         return inputs
     if isinstance(inputs, Mapping):
-        return {k: v if k == "weights" else as_integers(v) for k, v in inputs.items()}
+        return {k: v if k in ("weights", "scores") else as_integers(v) for k, v in inputs.items()}
     if not isinstance(inputs, (tf.RaggedTensor, tf.SparseTensor)):
         inputs = tf.convert_to_tensor(inputs)
     if inputs.dtype.is_integer or inputs.dtype == tf.string:
@@ -181,6 +189,10 @@ def check_squeezable(shape: Any, name: str) -> None:
             f"{name}: ids have shape {shape}; they are [B], [B, L] or ragged [B, None]. Reshape "
             "them, or set their static shape if it is unknown."
         )
+
+
+def _with(bags: Bags, scores: tf.Tensor | None) -> Bags:
+    return Bags.of(bags, name=bags.name, scores=scores)
 
 
 def _same(vectors: tf.Tensor) -> tf.Tensor:

@@ -48,10 +48,10 @@ def fill_specs(
     ]
 
 
-def check_weights(feature: FeatureConfig, ids: Any, weights: Any) -> None:
-    """Raises ValueError for weights of a feature that is missing."""
+def check_weights(feature: FeatureConfig, ids: Any, weights: Any, what: str = "weights") -> None:
+    """Raises ValueError for weights, or scores, of a feature that is missing."""
     if ids is None and weights is not None:
-        raise ValueError(f"{label(feature)}: weights without ids; the batch hasn't this feature.")
+        raise ValueError(f"{label(feature)}: {what} without ids; the batch hasn't this feature.")
 
 
 def _first(features: Sequence[FeatureConfig], outputs: Sequence[Any]) -> Any:

@@ -11,8 +11,9 @@ from tensorflow import keras
 from merlin_embeddings.bags import Bags, asserted
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.base import TableLayer
-from merlin_embeddings.layers.samplers import Sampler
+from merlin_embeddings.layers.samplers import InBatch, Sampler
 from merlin_embeddings.layers.sharing import SharingLayer
+from merlin_embeddings.tables import MovingTable
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
@@ -32,7 +33,8 @@ class SampledSoftmax(SharingLayer):
 
     Args:
         items: the layer that owns the items' table, an `Embedding` or `Embeddings`.
-        sampler: one of `layers.samplers`: `Uniform`, `LogUniform`, `Unigram` or `InBatch`.
+        sampler: one of `layers.samplers`: `Uniform`, `LogUniform`, `Unigram` or `InBatch`. For a
+            table whose rows move from id to id, `InBatch()`.
         temperature: dot products are divided by it.
         table: which table of an `Embeddings`; None where there is one.
         **kwargs: of `keras.layers.Layer`.
@@ -78,6 +80,8 @@ class SampledSoftmax(SharingLayer):
                 f"SampledSoftmax {self.name!r}: temperature={temperature!r}; it must be above 0."
             )
         self.check_items_are_known()
+        if self.items.table_set.moves(self.table_config.name):
+            self._check_sampler_of_moving(sampler)
         sampler.check(self.id_map.rows, self.label)
         self.sampler, self.temperature = sampler, temperature
 
@@ -94,7 +98,9 @@ class SampledSoftmax(SharingLayer):
         self._check(inputs, positives)
         if not self.items.table_set.exist:
             positives = flatten.as_integers(positives)  # Keras may say float32, see UserFromItems
-        rows = self.rows_of(Bags.of(positives, None, None, self.label))
+        else:
+            self._follow_rows()
+        rows = self.rows_of(Bags.of(positives, None, None, self.label), training)
         batch_size = tf.size(rows)
         negatives = tf.stop_gradient(self.sampler.sample(rows, bool(training)))
         vectors = self.look_up_rows(tf.concat([rows, negatives], 0), training)
@@ -103,6 +109,8 @@ class SampledSoftmax(SharingLayer):
         of_negatives = tf.matmul(users, vectors[batch_size:], transpose_b=True)
         log_q = self.sampler.log_expected_count(tf.concat([rows, negatives], 0), batch_size)
         log_q = self._checked(rows, log_q, batch_size)
+        # Nothing corrects a positive that has no vector (yet): its logit is 0.
+        log_q = tf.where(tf.concat([rows, negatives], 0) < 0, 0.0, log_q)
         of_positives -= log_q[:batch_size]
         of_negatives -= log_q[batch_size:]
         hits = rows[:, None] == negatives
@@ -130,6 +138,21 @@ class SampledSoftmax(SharingLayer):
     @classmethod
     def _parts_from(cls, config: Mapping[str, Any]) -> dict[str, Any]:
         return {"sampler": keras.layers.deserialize(config["sampler"])}
+
+    def _follow_rows(self) -> None:
+        """Has the sampler forget a row when the row forgets its id."""
+        table = self.items.table_set.tables[self.table_config.name]
+        if isinstance(table, MovingTable):
+            for variable in self.sampler.by_row:
+                table.follow(variable, 0)
+
+    def _check_sampler_of_moving(self, sampler: Sampler) -> None:
+        if not isinstance(sampler, InBatch) or not sampler.estimated:
+            raise ValueError(
+                f"SampledSoftmax {self.name!r}: {type(sampler).__name__} knows items by their "
+                f"rows, but table {self.table_config.name!r} has ids={self.table_config.ids!r}, "
+                "whose rows move from id to id; use samplers.InBatch() without counts."
+            )
 
     def _check(self, users: Any, positives: Any) -> None:
         self.check_users(users)

@@ -29,6 +29,11 @@ class Sampler(keras.layers.Layer):
         **kwargs: of `keras.layers.Layer`.
     """
 
+    @property
+    def by_row(self) -> Sequence[Any]:
+        """What it has learned of each row, `[rows]` each; of rows never seen, zeros."""
+        return ()
+
     def check(self, rows: int, name: str) -> None:
         """Raises ValueError if a table of so many rows, called `name`, can't be drawn from."""
 
@@ -287,6 +292,10 @@ class InBatch(Sampler):
             values = np.full(rows, 1 / rows) if self._probabilities is None else self._probabilities
             self.probabilities = _constant(self, "probabilities", values, "float64")
         self.built = True
+
+    @property
+    def by_row(self) -> Sequence[Any]:
+        return (self.last_step, self.gap) if self.estimated else ()
 
     def sample(self, positives: tf.Tensor, training: bool) -> tf.Tensor:
         """The distinct positives `[S]`."""

@@ -79,7 +79,7 @@ class SharingLayer(IdLayer):
         return configs[self.table_name or next(iter(configs))]
 
     @property
-    def id_map(self) -> PureIdMap:
+    def id_map(self) -> Any:
         """Which row of the table an id has."""
         return self.items.table_set.ids[self.table_config.name]
 
@@ -151,20 +151,25 @@ class SharingLayer(IdLayer):
         vectors, losses = self.items.table_set.look_up(
             [self.feature(one.combiner) for one in lookups],
             [one.bags for one in lookups],
-            bool(training),
+            self.items.learns(training),
             ids,
         )
         for loss in losses:
             self.add_loss(loss)
         return vectors
 
-    def rows_of(self, bags: Bags) -> tf.Tensor:
-        """The row of each id, `[N]` int64: -1 for one without a vector."""
+    def rows_of(self, bags: Bags, training: bool | None = None) -> tf.Tensor:
+        """The row of each id, `[N]` int64: -1 for one without a vector.
+
+        Args:
+            bags: the ids.
+            training: whether the step trains.
+        """
         table_set, config = self.items.table_set, self.table_config
         if not table_set.exist:
             return bags.values
         query = Query(table_set.tables[config.name], self.id_map, bags, self.label)
-        [route] = table_set.router.route([query])
+        [route] = table_set.router.route([query], self.items.learns(training))
         return route.rows
 
     def get_config(self) -> dict[str, Any]:

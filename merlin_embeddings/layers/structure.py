@@ -51,13 +51,18 @@ def match(features: Any, inputs: Any) -> list[Any]:
     return [item for _, item in found]
 
 
-def match_weights(features: Any, weights: Any) -> list[Any]:
+def match_weights(features: Any, weights: Any, what: str = "weights") -> list[Any]:
     """The weights of each feature, in the order of `flatten`; None where there are none.
+
+    Args:
+        features: a structure of them.
+        weights: of the same structure, or None.
+        what: what messages call them: "weights" or "scores".
 
     Raises:
         ValueError: weights have another structure, or a key that is no feature.
     """
-    return [item for _, item in _match(features, weights, "weights", lambda *_: None)]
+    return [item for _, item in _match(features, weights, what, lambda *_: None)]
 
 
 def _leaves(features: Any) -> Iterator[FeatureConfig]:
@@ -104,9 +109,9 @@ def _match(
                 f"Embeddings: {what} must be a dict with the features {list(features)}; got a "
                 f"{type(items).__name__}."
             )
-        if what == "weights" and set(items) - set(features):
+        if what != "inputs" and set(items) - set(features):
             raise ValueError(
-                f"Embeddings: weights for {sorted(set(items) - set(features))}, which are no "
+                f"Embeddings: {what} for {sorted(set(items) - set(features))}, which are no "
                 f"features; features are {list(features)}."
             )
         for key, feature in features.items():

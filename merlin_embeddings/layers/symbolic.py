@@ -16,13 +16,12 @@ from merlin_embeddings.bags import (
     kind_of,
 )
 from merlin_embeddings.config import FeatureConfig
-from merlin_embeddings.ids import PureIdMap
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.table_set import label
-from merlin_embeddings.routing import check_strings
+from merlin_embeddings.routing import check_scores, check_strings
 
 
-def check(feature: FeatureConfig, ids: PureIdMap, inputs: Any, weights: Any) -> None:
+def check(feature: FeatureConfig, ids: Any, inputs: Any, weights: Any, scores: Any = None) -> None:
     """Raises what the call would whatever the values.
 
     Integers can't be told from a dtype that Keras doesn't know: it says float32 then.
@@ -32,19 +31,24 @@ def check(feature: FeatureConfig, ids: PureIdMap, inputs: Any, weights: Any) -> 
         ids: its table's id map.
         inputs: symbols, or a dict of them.
         weights: a symbol, or None.
+        scores: a symbol, or None.
 
     Raises:
-        TypeError: weights of another kind, or padding that is no string where ids are.
-        ValueError: weights where the combiner takes none, weights of another static shape, or
-            strings for ids that don't take any number.
+        TypeError: weights or scores of another kind, or padding that is no string where ids are.
+        ValueError: weights where the combiner takes none, scores where the ids do, either of
+            another static shape, or strings for ids that don't take any number.
     """
     name = label(feature)
     parts = inputs if isinstance(inputs, Mapping) else {"values": inputs}
     check_parts(parts, name)
     weights = parts.get("weights") if weights is None else weights
     check_pool(feature.combiner, weights, name)
-    if weights is not None and "row_splits" not in parts:
-        check_like(parts["values"], weights, name)
+    scores = parts.get("scores") if scores is None else scores
+    if scores is not None:
+        check_scores(ids, name)
+    for what, given in (("weights", weights), ("scores", scores)):
+        if given is not None and "row_splits" not in parts:
+            check_like(parts["values"], given, name, what)
     if flatten.are_strings(parts):
         check_strings(ids, name)
         check_padding(feature.padding_id, strings=True, name=name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow import keras
@@ -22,19 +24,21 @@ class TableSet:
 
     Attributes:
         configs: of each table by name.
-        ids: the id map of each table.
+        ids: the id map of each table; of one that remembers ids, until its table is built, only how
+            many rows it has and which ids it takes.
         tables: the tables, once they are built.
         router: finds the rows of a batch.
 
     Raises:
-        ValueError: one table name with two configs, or one feature name twice.
+        ValueError: one table name with two configs, or one feature name twice; an initializer that
+            rows which move from id to id can't start with.
     """
 
     def __init__(self, features: Sequence[FeatureConfig]):
         self.configs = _tables_of(features)
         self.tables: dict[str, tables.DenseTable] = {}
         self.router: Router = LocalRouter()
-        self.ids = {name: _map_of(table) for name, table in self.configs.items()}
+        self.ids: dict[str, Any] = {name: _map_of(table) for name, table in self.configs.items()}
         self._regularizers = {
             name: keras.regularizers.get(table.regularizer) for name, table in self.configs.items()
         }
@@ -46,7 +50,16 @@ class TableSet:
             add_weight: the layer's.
         """
         for name, table in self.configs.items():
-            self.tables[name] = tables.build(table, self.ids[name].rows, add_weight)
+            if self.moves(name):
+                build_ids = functools.partial(table.ids.build, table.vocabulary_size)
+                moving = tables.MovingTable(table, build_ids, add_weight)
+                self.tables[name], self.ids[name] = moving, moving.ids
+            else:
+                self.tables[name] = tables.build(table, self.ids[name].rows, add_weight)
+
+    def moves(self, name: str) -> bool:
+        """Whether the rows of table `name` move from id to id."""
+        return _moves(self.configs[name])
 
     @property
     def exist(self) -> bool:
@@ -139,8 +152,24 @@ class TableSet:
         return Route(unique, self.tables[name].resolve(unique), None, 1, None)
 
 
-def _map_of(table: TableConfig) -> PureIdMap:
-    """The id map of a table."""
+class _Planned(NamedTuple):
+    """What is known of an id map before it has its variables."""
+
+    rows: int
+    takes_any: bool = True
+    passes_on: bool = False
+
+
+def _moves(table: TableConfig) -> bool:
+    """Whether a table's rows move from id to id."""
+    return getattr(table.ids, "stateful", False)
+
+
+def _map_of(table: TableConfig) -> Any:
+    """The id map of a table, or what is known of it."""
+    if _moves(table):
+        tables.check_moving(table)
+        return _Planned(table.rows)
     spec = table.ids
     if spec is None:
         # In an open space an id has a number that hardly another one has: of a billion ids, any two

@@ -317,6 +317,13 @@ class EmbeddingTable(mm.EmbeddingTable):
                 "this column, or don't tie the output to it: "
                 f"CategoricalOutput(schema[{self.col_schema.name!r}])."
             )
+        if self.table.table_set.moves(self.table.table_name):
+            raise ValueError(
+                f"Table {self.table_name!r} of column {self.col_schema.name!r}: an output tied to "
+                f"the table has a logit for each row, but with ids={self.table.ids} rows move from "
+                "id to id. Leave ids= out for this column, or don't tie the output to it: "
+                f"CategoricalOutput(schema[{self.col_schema.name!r}])."
+            )
         rows = self.table.embeddings.shape[0]
         if self.table.ids is not None and (self.table.input_dim or math.inf) > rows:
             warnings.warn(

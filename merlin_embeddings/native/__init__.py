@@ -2,6 +2,7 @@
 
 from merlin_embeddings.native.asserted import asserted
 from merlin_embeddings.native.attached import Attached
+from merlin_embeddings.native.claims import require_served
 from merlin_embeddings.native.id_table import (
     MAX_ADMIT_AFTER,
     MAX_CAPACITY,
@@ -66,6 +67,7 @@ __all__ = [
     "modulo",
     "place_ids",
     "release_ids",
+    "require_served",
     "restrict_ids",
     "row_splits",
     "set_epoch",

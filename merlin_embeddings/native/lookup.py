@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from merlin_embeddings.compat import mark_accessed
 from merlin_embeddings.native.absent import is_absent
+from merlin_embeddings.native.attached import Attached
+from merlin_embeddings.native.claims import require_claimed
 from merlin_embeddings.native.library import ops
 
 
@@ -38,18 +40,25 @@ class Pooling:
     strict: bool = False
 
 
-def lookup(tables: Sequence[tf.Variable], poolings: Sequence[Pooling]) -> list[tf.Tensor]:
+def lookup(
+    tables: Sequence[tf.Variable],
+    poolings: Sequence[Pooling],
+    guards: Sequence[Attached | None] | None = None,
+) -> list[tf.Tensor]:
     """Pools the bags of every feature: float32 [B, D] each, [N, D] where the combiner is None.
 
     Args:
         tables: resource variables [R, D] of one dtype: float32, bfloat16 or float16.
         poolings: one a feature; several may share a table.
+        guards: of each table whose rows move, what knows whether an optimizer serves it that may:
+            without one, gradients of its vectors are InvalidArgumentErrors.
 
     The gradient of each table is one ``tf.IndexedSlices`` of distinct, ascending rows; that of
     weights is dense. Sums have one fixed order. A line outside its table, wrong row_splits or a
     weight that is not finite raise InvalidArgumentError, which names the feature.
     """
     nothing = tf.zeros([0], tf.int64)
+    guards = [None] * len(tables) if guards is None else guards
     for table in tables:
         mark_accessed(table)
     outputs = ops.merlin_lookup(
@@ -60,6 +69,7 @@ def lookup(tables: Sequence[tf.Variable], poolings: Sequence[Pooling]) -> list[t
         X=sum(p.combiner == "max" for p in poolings),
         dims=[int(table.shape[1]) for table in tables],
         strict=[p.strict for p in poolings],
+        guards=["" if guard is None else guard.name for guard in guards],
         **_attributes([int(table.shape[0]) for table in tables], poolings),
     )
     return list(outputs.pooled)
@@ -175,7 +185,16 @@ def _fill_gradients(
         row_splits=[row_splits[f] for f in used],
         weights=[weights[f] for f in used if weights[f] is not None],
     )
+    guards = [tf.compat.as_str(guard) for guard in op.get_attr("guards")]
     gradients = [_dense(output_gradients[f], pooled[f]) for f in used]
+    if any(guards):  # an older version's export has none
+        guards_of_used = [guards[table] for table in (op.get_attr("table_of")[f] for f in used)]
+        gradients = [
+            require_claimed(gradient, guard, name) if guard else gradient
+            for gradient, guard, name in zip(
+                gradients, guards_of_used, attributes["names"], strict=True
+            )
+        ]
     groups = group(**inputs, attributes=attributes)
     values = ops.merlin_values(
         gradients=gradients,

@@ -15,12 +15,14 @@ def initial_table(
     params: tuple[float, float],
     seed: int,
     table: str,
+    zeros: int = 0,
 ) -> tf.Tensor:
     """Values [rows, dim] of a fresh table, each a function of (seed, table, row, column) alone.
 
     ``kind`` and ``params``: ``"constant"`` (value, 0), ``"uniform"`` (low, high), ``"normal"`` and
     ``"truncated_normal"`` (mean, standard deviation; cut at two of them). The memory is on huge
-    pages where the system grants them. A constant 0 costs no memory until rows are touched.
+    pages where the system grants them. A constant 0 costs no memory until rows are touched, nor do
+    the first ``zeros`` rows, which are 0 whatever the law; the others begin with row 0 of it.
     """
     return ops.merlin_initial_table(
         rows=rows,
@@ -31,6 +33,7 @@ def initial_table(
         second=params[1],
         seed=seed,
         table=table,
+        zeros=zeros,
     )
 
 

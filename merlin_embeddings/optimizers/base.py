@@ -6,7 +6,14 @@ from typing import Any
 import tensorflow as tf
 
 from merlin_embeddings import compat, native
-from merlin_embeddings.optimizers import accumulation, averages, constraints, plain, replicas
+from merlin_embeddings.optimizers import (
+    accumulation,
+    averages,
+    constraints,
+    plain,
+    replicas,
+    saving,
+)
 from merlin_embeddings.optimizers.access import read
 from merlin_embeddings.optimizers.clipping import clip
 from merlin_embeddings.optimizers.gradients import (
@@ -21,8 +28,8 @@ from merlin_embeddings.optimizers.gradients import (
 )
 from merlin_embeddings.optimizers.requirements import require_not_negative, require_positive
 from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
-from merlin_embeddings.optimizers.state import State, key
-from merlin_embeddings.tables import overwrite, table_of
+from merlin_embeddings.optimizers.state import State
+from merlin_embeddings.tables import table_of
 
 
 class SparseOptimizer(compat.Optimizer):
@@ -247,11 +254,21 @@ class SparseOptimizer(compat.Optimizer):
             raise ValueError("exclude_from_weight_decay: call it before the optimizer is built")
         self._state.exclude(var_list, var_names)
 
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the state to a weights file; of tables whose rows move, the rows in use.
+
+        Args:
+            store: of the file.
+        """
+        if not saving.save(self._state, self.variables, store):
+            super().save_own_variables(store)
+
     def load_own_variables(self, store: Any) -> None:
         """Reads the state from a weights file; slots of tables go into the memory they have.
 
         Args:
-            store: variables by their number, as `save_own_variables` wrote them.
+            store: variables by their number, as `save_own_variables` wrote them; those of tables
+                whose rows move have the rows that were in use.
 
         As with Keras, a file with another number of variables is a warning, not an error: weights
         are often loaded before the optimizer is built.
@@ -260,16 +277,11 @@ class SparseOptimizer(compat.Optimizer):
             ValueError: a slot of a table has another shape in the file.
         """
         variables = self.variables
-        if len(store.keys()) != len(variables):
-            super().load_own_variables(store)
+        numbers = saving.numbers_in(store)
+        if len(numbers) != len(variables):
+            super().load_own_variables(dict.fromkeys(numbers))
             return
-        of_tables = self._state.slots_of_tables()
-        for index, variable in enumerate(variables):
-            values = store[str(index)]
-            if key(variable) in of_tables:
-                overwrite(variable, values, f"{self.name}: slot '{variable.name}'")
-            else:
-                variable.assign(values)
+        saving.load(self._state, variables, store, self.name)
         for table in filter(None, map(table_of, self._state.variables)):
             table.changes.lose()
 
@@ -288,6 +300,16 @@ class SparseOptimizer(compat.Optimizer):
     # One step
 
     def _update(self, pairs: Sequence[Pair]) -> None:
+        """A step, after which rows may go that the lookups so far have kept in place.
+
+        In a graph nothing has to wait for the update: a row that goes starts anew by an op on the
+        table, and those are in order.
+        """
+        self._make_step(pairs)
+        for table in filter(None, map(table_of, self._state.variables)):
+            table.release()
+
+    def _make_step(self, pairs: Sequence[Pair]) -> None:
         variables = [variable for _, variable in pairs]
         gradients, scale = clip(
             [gradient for gradient, _ in pairs],

@@ -7,8 +7,9 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings import compat
+from merlin_embeddings.optimizers.base import SparseOptimizer
 from merlin_embeddings.optimizers.gradients import Gradient, normalised, scaled
-from merlin_embeddings.tables import table_of
+from merlin_embeddings.tables import MovingTable, table_of
 
 # Arguments of optimizers that each part has for itself.
 _OF_PARTS = {
@@ -113,6 +114,7 @@ class Split(compat.Optimizer):
             return
         super().build(variables)
         self._require_tables(variables)
+        self._require_optimizers_for_moving(variables)
         for label, positions in self._positions(variables).items():
             dict(self._parts())[label].build([variables[i] for i in positions])
         compat.restore_loaded(self)
@@ -241,6 +243,24 @@ class Split(compat.Optimizer):
                 raise ValueError(
                     f"Split: overrides name the table '{name}', but the trainable tables of this "
                     f"model are {sorted(tables)}"
+                )
+
+    def _require_optimizers_for_moving(self, variables: Sequence[tf.Variable]) -> None:
+        parts = dict(self._parts())
+        for label, positions in self._positions(variables).items():
+            part = parts[label]
+            if isinstance(part, SparseOptimizer):
+                continue
+            moving = [
+                table.name
+                for table in (table_of(variables[i]) for i in positions)
+                if isinstance(table, MovingTable)
+            ]
+            if moving:
+                raise ValueError(
+                    f"Split: {label} is {type(part).__name__}, which can't train tables whose rows "
+                    f"move from id to id ({moving}): it would keep the state of ids that are gone; "
+                    "give an optimizer of merlin_embeddings.optimizers"
                 )
 
 

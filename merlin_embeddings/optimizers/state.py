@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from merlin_embeddings import compat
 from merlin_embeddings.optimizers.slots import SlotSpec
-from merlin_embeddings.tables import table_of
+from merlin_embeddings.tables import DenseTable, table_of
 
 
 class State:
@@ -44,17 +44,19 @@ class State:
         for spec, slot in zip(specs, self.slots_of(variable), strict=True):
             table.attach(spec.name, slot, spec.fill, owner=owner)
         self._flags[key(variable)] = table.changes.start()
+        table.claim(owner)
 
     def slots_of(self, variable: tf.Variable) -> list:
         """The slots of a variable."""
         return self._slots[key(variable)]
 
-    def slots_of_tables(self) -> set:
-        """The keys of all slots that are part of tables."""
+    def slots_of_tables(self) -> dict[Hashable, DenseTable]:
+        """The tables of all slots that are part of one, by the key of the slot."""
+        tables = [(variable, table_of(variable)) for variable in self.variables]
         return {
-            key(slot)
-            for variable in self.variables
-            if table_of(variable) is not None
+            key(slot): table
+            for variable, table in tables
+            if table is not None
             for slot in self.slots_of(variable)
         }
 

@@ -10,7 +10,9 @@ from merlin_embeddings.tables.dense import DenseTable, Slot, table_of
 from merlin_embeddings.tables.double_hash import DoubleHash
 from merlin_embeddings.tables.entries import Entries
 from merlin_embeddings.tables.lookup import lookup
-from merlin_embeddings.tables.overwrite import overwrite
+from merlin_embeddings.tables.moving import MovingTable
+from merlin_embeddings.tables.moving_checks import check_moving
+from merlin_embeddings.tables.overwrite import overwrite, write_some
 from merlin_embeddings.tables.request import Request
 
 __all__ = [
@@ -21,13 +23,16 @@ __all__ = [
     "DoubleHash",
     "Entries",
     "Mark",
+    "MovingTable",
     "Request",
     "Slot",
     "build",
+    "check_moving",
     "lines_of",
     "lookup",
     "overwrite",
     "table_of",
+    "write_some",
 ]
 
 

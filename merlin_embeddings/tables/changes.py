@@ -1,6 +1,6 @@
 """Which rows of a table were written since a mark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -44,7 +44,12 @@ class Changes:
     Args:
         name: the table's name.
         variable: the table's variable [R, D].
+
+    Attributes:
+        on_start: is given `flags` once `start` has made them.
     """
+
+    on_start: Callable[[tf.Variable], None] | None = None
 
     def __init__(self, name: str, variable: tf.Variable) -> None:
         self._name = name
@@ -75,6 +80,8 @@ class Changes:
                 )
                 self._give_replicas_own_buffers()
                 self._buffer = self._current_buffer()
+            if self.on_start is not None:
+                self.on_start(self._flags)
         return self._flags
 
     def lose(self) -> None:

@@ -150,6 +150,27 @@ class DenseTable:
         )
         return free
 
+    @property
+    def guard(self) -> native.Attached | None:
+        """What refuses gradients that no optimizer takes which may; None: any optimizer may."""
+        return None
+
+    def claim(self, owner: Any) -> None:
+        """Says that an optimizer of this package serves the table, as rows that move need.
+
+        Args:
+            owner: the optimizer, held weakly.
+        """
+        del owner
+
+    def release(self) -> tf.Operation | None:
+        """Says that the steps so far have updated their rows: rows that move may go.
+
+        Returns:
+            The operation, if there is one.
+        """
+        return None
+
     # Rows
 
     def reset(self, rows: Any) -> None:

@@ -59,6 +59,7 @@ def _call(requests: Sequence[Request]) -> list[tf.Tensor]:
         tables.setdefault(id(request.table), request.table)
     position = {key: at for at, key in enumerate(tables)}
     variables = [compat.raw_variable(table.variable) for table in tables.values()]
+    guards = [table.guard for table in tables.values()]
     poolings = [
         native.Pooling(
             table=position[id(request.table)],
@@ -72,4 +73,4 @@ def _call(requests: Sequence[Request]) -> list[tf.Tensor]:
         )
         for request in requests
     ]
-    return native.lookup(variables, poolings)
+    return native.lookup(variables, poolings, guards)

@@ -1,7 +1,8 @@
-"""New values for a whole variable, in the memory that it has."""
+"""New values for a whole variable, or for some of its rows, in the memory that it has."""
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from merlin_embeddings import compat, native
@@ -28,8 +29,37 @@ def overwrite(variable: tf.Variable, values: Any, name: str) -> None:
         raise ValueError(
             f"{name} has shape {list(raw.shape)}, the values for it have {list(values.shape)}"
         )
-    for start in range(0, raw.shape[0], _BLOCK):
-        stop = min(start + _BLOCK, raw.shape[0])
-        block = tf.cast(tf.convert_to_tensor(values[start:stop]), raw.dtype)
+    write_some(variable, np.arange(raw.shape[0]), values, name)
+
+
+def write_some(variable: tf.Variable, rows: np.ndarray, values: Any, name: str) -> None:
+    """Writes some rows block by block.
+
+    Args:
+        variable: [R, ...], float32, bfloat16 or float16.
+        rows: [N] int64 in [0, R).
+        values: [N, ...]: an array, or whatever gives arrays for slices.
+        name: what errors call the variable.
+
+    Raises:
+        ValueError: values of another shape, or a row out of range; nothing is written then.
+    """
+    check_some(variable, rows, values, name)
+    for start in range(0, len(rows), _BLOCK):
+        some = slice(start, start + _BLOCK)
         for part in compat.replicas_of(variable):
-            native.write_rows(part, tf.range(start, stop, dtype=tf.int64), block)
+            block = tf.cast(tf.convert_to_tensor(values[some]), part.dtype)
+            native.write_rows(part, tf.constant(rows[some], tf.int64), block, name)
+
+
+def check_some(variable: tf.Variable, rows: np.ndarray, values: Any, name: str) -> None:
+    """Raises ValueError unless `write_some` can write."""
+    shape = list(compat.raw_variable(variable).shape)
+    if list(values.shape) != [len(rows), *shape[1:]]:
+        raise ValueError(
+            f"{name} has shape {shape}, so the values for {len(rows)} of its rows have "
+            f"{[len(rows), *shape[1:]]}, not {list(values.shape)}"
+        )
+    bad = rows[(rows < 0) | (rows >= shape[0])]
+    if bad.size:
+        raise ValueError(f"{name} has shape {shape}; row {bad[0]} is outside of it")

@@ -118,6 +118,8 @@ REGISTER_OP("Merlin>Lookup")
     .MERLIN_POOLING_ATTRS.Attr("X: int >= 0")
     .Attr("dims: list(int)")
     .Attr("strict: list(bool)")
+    // Of each table, for the gradient: the list of what is attached to its rows; "": rows stay.
+    .Attr("guards: list(string) = []")
     .SetIsStateful()
     .SetShapeFn(LookupShape);
 

@@ -1,5 +1,7 @@
 // Ops on whole tables and single rows: initial values, moves to huge pages, writes in place.
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "core/drivers.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -28,15 +30,24 @@ class InitialOp : public tensorflow::OpKernel {
   }
 
  protected:
-  void Fill(OpKernelContext* ctx, int64_t rows, const int64_t* keys) {
+  // The first `zeros` rows stay 0, and the values begin behind them.
+  void Fill(OpKernelContext* ctx, int64_t rows, const int64_t* keys, int64_t zeros) {
     Tensor values;
     OP_REQUIRES_OK(ctx, AllocateTable(initial_.dtype, rows, initial_.dim, initial_.label, &values));
     InitializeTask task = initial_.task;
     OP_REQUIRES_OK(ctx, AsTable(values, &task.table));
     task.keys = keys;
+    std::vector<int64_t> numbers(zeros > 0 ? rows - zeros : 0), places(numbers.size());
+    if (zeros > 0) {
+      std::iota(numbers.begin(), numbers.end(), 0);
+      std::iota(places.begin(), places.end(), zeros);
+      task.table.rows = rows - zeros;
+      task.keys = numbers.data();
+      task.into = places.data();
+    }
     // Fresh memory is zeros already, and stays free until it is touched.
-    const bool zeros = task.distribution == Distribution::kConstant && task.first == 0;
-    if (!zeros) initialize(task, ThreadPool(ctx));
+    const bool all_zeros = task.distribution == Distribution::kConstant && task.first == 0;
+    if (!all_zeros && task.table.rows > 0) initialize(task, ThreadPool(ctx));
     ctx->set_output(0, values);
   }
 
@@ -48,18 +59,21 @@ class InitialTableOp final : public InitialOp {
  public:
   explicit InitialTableOp(OpKernelConstruction* ctx) : InitialOp(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("rows", &rows_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("zeros", &zeros_));
+    OP_REQUIRES(ctx, zeros_ <= rows_,
+                InvalidArgument(zeros_, " rows of zeros in a table of ", rows_));
   }
-  void Compute(OpKernelContext* ctx) override { Fill(ctx, rows_, nullptr); }
+  void Compute(OpKernelContext* ctx) override { Fill(ctx, rows_, nullptr, zeros_); }
 
  private:
-  int64_t rows_;
+  int64_t rows_, zeros_;
 };
 
 class InitialRowsOp final : public InitialOp {
  public:
   explicit InitialRowsOp(OpKernelConstruction* ctx) : InitialOp(ctx) {}
   void Compute(OpKernelContext* ctx) override {
-    Fill(ctx, ctx->input(0).NumElements(), ctx->input(0).flat<int64_t>().data());
+    Fill(ctx, ctx->input(0).NumElements(), ctx->input(0).flat<int64_t>().data(), 0);
   }
 };
 
@@ -67,6 +81,7 @@ class InitialRowsOp final : public InitialOp {
 REGISTER_OP("Merlin>InitialTable")
     .Output("values: dtype")
     .Attr("rows: int >= 0")
+    .Attr("zeros: int >= 0 = 0")
     .MERLIN_INITIAL_ATTRS.SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       int64_t rows, dim;
