@@ -100,8 +100,7 @@ class LocalRouter:
             tf.errors.InvalidArgumentError: an id that its map refuses.
         """
         for query in queries:
-            if query.bags.strings:
-                check_strings(query.ids, query.name)
+            check_kind(query.ids, query.bags.strings, query.name)
             if query.bags.scores is not None:
                 check_scores(query.ids, query.name)
         rows = _assign(queries, training)
@@ -198,14 +197,22 @@ def check_scores(ids: Any, name: str) -> None:
         )
 
 
-def check_strings(ids: Any, name: str) -> None:
-    """Raises ValueError if an id map can't take strings.
+def check_kind(ids: Any, strings: bool, name: str) -> None:
+    """Raises ValueError if an id map can't take ids of this kind.
 
     Args:
         ids: the map.
+        strings: whether the ids are strings, or integers.
         name: what messages call the ids.
     """
-    if not ids.takes_any:
+    wanted = getattr(ids, "strings", None)
+    if wanted is not None and wanted != strings:
+        kinds = {True: "strings", False: "integers"}
+        raise ValueError(
+            f"{name}: got {kinds[strings]}, but the table's ids are a vocabulary of "
+            f"{kinds[wanted]}; no id would be found. Give the ids as they stand in the vocabulary."
+        )
+    if strings and not ids.takes_any:
         raise ValueError(
             f"{name}: got strings, which are hashed to any number, but ids must be in "
             f"[0, {ids.rows}). Give the table ids=ids.Modulo(rows), or map the strings to "
@@ -214,12 +221,13 @@ def check_strings(ids: Any, name: str) -> None:
 
 
 def _without_refused_padding(query: Query) -> tf.Tensor:
-    """The ids, padding replaced by 0 where the map might refuse it."""
+    """The ids, padding replaced by one that is none where the map might refuse it."""
     bags = query.bags
     padding = bags.padding_id
     if padding is None or (isinstance(padding, int) and not query.ids.refuses(padding)):
         return bags.values
-    return tf.where(bags.is_padding, tf.zeros([], tf.int64), bags.values)
+    stand_in = tf.convert_to_tensor(query.ids.accepted(), tf.int64)
+    return tf.where(bags.is_padding, stand_in, bags.values)
 
 
 def _without_padding(query: Query, rows: tf.Tensor) -> tf.Tensor:

@@ -44,6 +44,10 @@ def test_ids():
         row_of(int(me.bags.hash_strings(tf.constant(city))), 1000) for city in ("Rome", "Oslo")
     )
     assert [batch.tolist() for batch in names["mapped"]] == [[rome, oslo, rome]]
+    assert names["cap"].ids.keys.tolist() == [7, 3]
+    assert names["split"].ids.keys.tolist() == [7, 3]  # 5 of 7 clicks
+    np.testing.assert_array_equal(names["items"].embeddings[1:], names["found"][:2])
+    np.testing.assert_array_equal(names["found"][1], names["found"][2])
     assert names["model"](tf.constant(["Rome"])).shape == (1, 8)
     assert names["vectors"].shape == (2, 8)
     assert names["visited"].count_params() == 500 * 8

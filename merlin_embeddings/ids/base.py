@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import tensorflow as tf
 
@@ -28,11 +28,28 @@ class PureIdMap(abc.ABC):
         takes_any: whether every int64 is an id, as hashed strings are.
         passes_on: whether `assign` hands ids on as they are and fails for any outside
             `[0, rows)`. A lookup that checks its lines anyway may take the ids then.
+        strings: whether ids are strings (True), integers (False) or either (None).
     """
 
     rows: int
     takes_any: bool
     passes_on: bool = False
+    strings: bool | None = None
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """What the map looks ids up in, by name: weights of its owner that never change in
+        training; none for most maps."""
+        return {}
+
+    def make(self, add_weight: Callable, name: str) -> None:
+        """Makes the weights, if the map has some.
+
+        Args:
+            add_weight: the owning layer's.
+            name: the table's or layer's, which theirs begin with.
+        """
+        del add_weight, name
 
     def assign(
         self,
@@ -62,6 +79,10 @@ class PureIdMap(abc.ABC):
     @abc.abstractmethod
     def refuses(self, id: int) -> bool:
         """Whether `assign` fails for this id."""
+
+    def accepted(self) -> Any:
+        """An id that `assign` doesn't fail for, integer or scalar int64: padding's stand-in."""
+        return 0
 
     @classmethod
     @abc.abstractmethod

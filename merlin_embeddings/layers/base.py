@@ -12,6 +12,7 @@ import tensorflow as tf
 from merlin_embeddings import compat
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig
+from merlin_embeddings.ids import KnownIdsMap
 from merlin_embeddings.layers.id_layer import IdLayer
 from merlin_embeddings.layers.table_set import TableSet
 from merlin_embeddings.tables import DenseTable, MovingTable, overwrite
@@ -42,6 +43,9 @@ class TableLayer(IdLayer):
                 if isinstance(table, MovingTable):
                     for variable in table.variables[1:]:
                         setattr(self, f"state:{variable.name}", variable)
+            for name, ids in self.table_set.known_ids.items():
+                for part, variable in ids.weights.items():
+                    setattr(self, f"ids:{name}:{part}", variable)
         self.built = True
 
     def look_up(
@@ -62,6 +66,14 @@ class TableLayer(IdLayer):
         return table.name
 
     @property
+    def known_ids(self) -> dict[str, KnownIdsMap]:
+        """The maps of ids known beforehand, by what weights files call their ids."""
+        return {
+            f"{self.weight_key(self.table_set.tables[name])}:ids": ids
+            for name, ids in self.table_set.known_ids.items()
+        }
+
+    @property
     def dense_weights(self) -> Mapping[str, Any]:
         """The layer's weights that are no tables, by their names."""
         return {}
@@ -74,6 +86,8 @@ class TableLayer(IdLayer):
                     store[f"{self.weight_key(table)}:{part}"] = values
             else:
                 store[self.weight_key(table)] = table.variable
+        for key, ids in self.known_ids.items():
+            store[key] = ids.saved()
         for name, variable in self.dense_weights.items():
             store[name] = variable
 
@@ -85,19 +99,24 @@ class TableLayer(IdLayer):
         """
         tables = self.table_set.tables.values()
         parts = {table.name: self._parts_of(table, store) for table in tables}
-        wanted = sorted([*itertools.chain(*map(dict.values, parts.values())), *self.dense_weights])
+        of_tables = itertools.chain(*map(dict.values, parts.values()))
+        wanted = sorted([*of_tables, *self.known_ids, *self.dense_weights])
         if sorted(store.keys()) != wanted:
             raise ValueError(
                 f"Layer {self.name!r} has the weights {wanted}, the file has "
                 f"{sorted(store.keys())}."
             )
         self._check_shapes(store)
+        for key, ids in self.known_ids.items():
+            ids.check_saved(store[key], f"Layer {self.name!r}")
         for table in tables:
             if isinstance(table, MovingTable):
                 table.load({part: store[key] for part, key in parts[table.name].items()})
             else:
                 overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
                 table.changes.lose()
+        for key, ids in self.known_ids.items():
+            ids.load(store[key])
         for name, variable in self.dense_weights.items():
             variable.assign(store[name])
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import config
+from merlin_embeddings import compat, config
 from merlin_embeddings.bags import Bags
-from merlin_embeddings.ids import PureIdMap
+from merlin_embeddings.ids import KnownIdsMap, PureIdMap
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.id_layer import IdLayer
-from merlin_embeddings.routing import check_strings
+from merlin_embeddings.routing import check_kind
 
 
 @keras.utils.register_keras_serializable(package="merlin_embeddings")
@@ -63,11 +64,36 @@ class MapIds(IdLayer):
         self.ids = ids
         self.vocabulary_size = vocabulary_size
         self._map = found
+        self.build()  # now: inside of tf.data no weight can be made
 
     @property
     def rows(self) -> int:
         """How many rows the ids have."""
         return self._map.rows
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes what ids are looked up in, if the map has something."""
+        del input_shape
+        if not self._map.weights:
+            self._map.make(functools.partial(compat.add_weight, self), self.name)
+            for part, variable in self._map.weights.items():
+                setattr(self, f"ids:{part}", variable)  # as TableLayer does with tables
+        self.built = True
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the ids that are known beforehand to a file."""
+        if isinstance(self._map, KnownIdsMap):
+            store["ids"] = self._map.saved()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads the ids that are known beforehand from a file.
+
+        Raises:
+            ValueError: they are others than those that the layer was made for.
+        """
+        if isinstance(self._map, KnownIdsMap):
+            self._map.check_saved(store["ids"], f"MapIds {self.name!r}")
+            self._map.load(store["ids"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Keras would take the elements of a list for tensors of their own.
@@ -111,10 +137,11 @@ class MapIds(IdLayer):
                 "dense, ragged or sparse. Map the values: layer(bags['values'])."
             )
         if flatten.are_strings(inputs):
-            check_strings(self._map, f"MapIds {self.name!r}")
+            check_kind(self._map, True, f"MapIds {self.name!r}")
 
     def _rows_of(self, ids: tf.Tensor) -> tf.Tensor:
         name = f"MapIds {self.name!r}"
-        values = Bags(tf.reshape(ids, [-1]), hotness=1, name=name).values
-        rows, _ = self._map.assign(values, name=name)
+        bags = Bags(tf.reshape(ids, [-1]), hotness=1, name=name)
+        check_kind(self._map, bags.strings, name)
+        rows, _ = self._map.assign(bags.values, name=name)
         return tf.reshape(rows, tf.shape(ids))

@@ -18,7 +18,7 @@ from merlin_embeddings.bags import (
 from merlin_embeddings.config import FeatureConfig
 from merlin_embeddings.layers import flatten
 from merlin_embeddings.layers.table_set import label
-from merlin_embeddings.routing import check_scores, check_strings
+from merlin_embeddings.routing import check_kind, check_scores
 
 
 def check(feature: FeatureConfig, ids: Any, inputs: Any, weights: Any, scores: Any = None) -> None:
@@ -50,7 +50,7 @@ def check(feature: FeatureConfig, ids: Any, inputs: Any, weights: Any, scores: A
         if given is not None and "row_splits" not in parts:
             check_like(parts["values"], given, name, what)
     if flatten.are_strings(parts):
-        check_strings(ids, name)
+        check_kind(ids, True, name)
         check_padding(feature.padding_id, strings=True, name=name)
 
 

@@ -12,7 +12,7 @@ from tensorflow import keras
 from merlin_embeddings import compat, config, tables
 from merlin_embeddings.bags import Bags, check_pool
 from merlin_embeddings.config import FeatureConfig, TableConfig
-from merlin_embeddings.ids import Hash, Identity, PureIdMap
+from merlin_embeddings.ids import Hash, Identity, KnownIdsMap, PureIdMap
 from merlin_embeddings.routing import LocalRouter, Query, Route, Router
 
 
@@ -56,6 +56,12 @@ class TableSet:
                 self.tables[name], self.ids[name] = moving, moving.ids
             else:
                 self.tables[name] = tables.build(table, self.ids[name].rows, add_weight)
+                self.ids[name].make(add_weight, name)
+
+    @property
+    def known_ids(self) -> dict[str, KnownIdsMap]:
+        """The maps of ids known beforehand, by table."""
+        return {name: one for name, one in self.ids.items() if isinstance(one, KnownIdsMap)}
 
     def moves(self, name: str) -> bool:
         """Whether the rows of table `name` move from id to id."""
