@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ def count(data: Any, padding_id: int | str | None = None) -> tuple[np.ndarray, n
     """The distinct ids of data and how often each comes, the most frequent first.
 
     Args:
-        data: integers or strings: a list, an array, a tensor (dense, ragged or sparse) of any
-            shape, or a `tf.data.Dataset` or another iterable of those.
+        data: integers or strings: a list, an array, a column of a DataFrame, a tensor (dense,
+            ragged or sparse) of any shape, or a `tf.data.Dataset` or another iterable of those.
         padding_id: this id isn't counted.
 
     Returns:
@@ -111,13 +111,16 @@ def _parts(data: Any) -> Iterator[np.ndarray]:
         yield as_ids([data], "ids.count")
     elif isinstance(data, (list, tuple)) and not any(map(_is_nested, data)):
         yield as_ids(data, "ids.count")
-    elif isinstance(data, Iterable):
+    elif hasattr(data, "to_numpy"):  # a column of a DataFrame
+        yield from _parts(data.to_numpy())
+    elif isinstance(data, Iterable) and not isinstance(data, Mapping):
         for part in data:
             yield from _parts(part)
     else:
         raise TypeError(
-            f"ids.count: data={data!r}; they are integers or strings: lists, arrays, tensors, or a "
-            "tf.data.Dataset of one column's ids (dataset.map(lambda batch: batch['item']))."
+            f"ids.count: the data have a {type(data).__name__}; they are integers or strings: "
+            "lists, arrays, tensors, or a tf.data.Dataset of one column's ids "
+            "(dataset.map(lambda batch: batch['item']))."
         )
 
 

@@ -78,8 +78,8 @@ class FrequencyHash:
 
     The frequent ids, most of the traffic, pay nothing for the hash of the many others (Zhang et
     al., "Model Size Reduction Using Frequency Based Double Hashing for Recommender Systems", RecSys
-    2020; with `compression=tables.DoubleHash(...)` on top rows are made of two hashes). Rows go by
-    frequency, the most frequent id first; the hashed rows come behind them.
+    2020, with one hash for the others). Rows go by frequency, the most frequent id first; the
+    hashed rows come behind them.
 
     As with `Vocabulary` the ids are among a layer's weights, not in its config.
 

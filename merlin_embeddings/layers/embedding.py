@@ -51,7 +51,8 @@ class Embedding(TableLayer):
         weights: initial values, `[rows, output_dim]`; rows are `input_dim` unless `ids` say else.
         combiner: "sum", "mean", "sqrtn", "max" or None.
         ids: which row an id has, a spec of `merlin_embeddings.ids`; None: row = id.
-        compression: None: a row is a vector.
+        compression: how a vector is made of rows, a spec such as `tables.Bloom(rows)`; None: a row
+            is a vector.
         placement: where the rows live: "auto" or "host".
         table_dtype: of the rows at rest: "float32", "bfloat16" or "float16"; None: as the layer's
             dtype policy has variables.

@@ -22,8 +22,8 @@ class DoubleHash:
 
     Two ids have one vector only where both hashes meet, as `1 / rows**2` of all pairs do in place
     of `1 / rows` (Zhang et al., "Model Size Reduction Using Frequency Based Double Hashing for
-    Recommender Systems", RecSys 2020, who give frequent ids rows of their own besides: with
-    `ids.FrequencyHash` as the table's `ids` only rows are hashed that it hands out).
+    Recommender Systems", RecSys 2020; frequent ids, which have rows of their own there, are
+    composed as all others here).
 
     The vector is composed for each id before a bag is pooled. Rows, slots and Entries of the table
     are those of the parameters: `[rows, embedding_dim]`, for "concat" `[rows, embedding_dim / 2]`.

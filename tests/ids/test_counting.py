@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -51,9 +52,12 @@ def test_a_dataset_sparse_ids_single_ids_and_padding():
     assert as_lists(count(tf.sparse.from_dense([[0, 3], [3, 0]]))) == [[3], [2]]
     assert as_lists(count(["a", "b", "a"], padding_id="a")) == [[b"b"], [1]]
     assert as_lists(count([])) == [[], []]
+    assert as_lists(count(pd.Series(["b", "a", "b"]))) == [[b"b", b"a"], [2, 1]]
 
 
-@pytest.mark.parametrize("data", [[1.5], [1, "a"], [["a"], [1]], 3.0, None, [True, False]])
+@pytest.mark.parametrize(
+    "data", [[1.5], [1, "a"], [["a"], [1]], 3.0, None, [True, False], {"a": [1]}]
+)
 def test_no_ids(data):
     with pytest.raises(TypeError, match=r"integers or .*strings|both integers and strings"):
         count(data)
