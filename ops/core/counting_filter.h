@@ -46,10 +46,25 @@ struct CountingFilter {
   // How many sightings a shard counts before its counters are halved.
   MERLIN_ALWAYS_INLINE int64_t window() const { return 2 * lines * kFilterLine; }
 
-  MERLIN_ALWAYS_INLINE void halve(int64_t shard) const {
+  // Halves a shard's counters while its sightings, *fill, fill a window.
+  MERLIN_ALWAYS_INLINE void age(int64_t shard, int64_t* fill) const {
     uint8_t* c = counters + shard * lines * kFilterLine;
-    for (int64_t i = 0; i < lines * kFilterLine; ++i) c[i] >>= 1;
+    for (; *fill >= window(); *fill /= 2)
+      for (int64_t i = 0; i < lines * kFilterLine; ++i) c[i] >>= 1;
   }
 };
+
+// Whether a missing id that was seen *count times now gets a row; *count becomes its sightings.
+MERLIN_ALWAYS_INLINE bool admits(const IdTable& table, const Step& step, uint64_t hash,
+                                 int64_t shard, uint32_t* count) {
+  if (step.policy.admit_after > 1) {
+    const CountingFilter filter = {table.filter, table.shape.filter_lines};
+    table.meters[kFill + shard] += *count < 255 ? *count : 255;
+    const uint32_t seen = CountingFilter::add(filter.place(hash, shard), *count);
+    *count = *count < seen ? seen : *count;
+    if (seen < static_cast<uint32_t>(step.policy.admit_after)) return false;
+  }
+  return step.admitted_by_chance(hash);
+}
 
 }  // namespace merlin

@@ -14,25 +14,115 @@ struct Tally {
 
 void append(IdChanges* to, const IdChanges& from);
 
-// The lowest free row of a dynamic table, which has one.
-int64_t take_row(const IdTable& table);
-void free_row(const IdTable& table, int64_t row);
+MERLIN_ALWAYS_INLINE int64_t larger(int64_t a, int64_t b) { return a < b ? b : a; }
+MERLIN_ALWAYS_INLINE int64_t smaller(int64_t a, int64_t b) { return b < a ? b : a; }
 
-// Doubles the part of a dynamic table's index that is in use. False where all of it is.
-bool grow(const IdTable& table, IdSpace* space);
+MERLIN_ALWAYS_INLINE int lowest_bit_of_64(uint64_t bits) {
+#ifdef __CUDA_ARCH__
+  return __ffsll(static_cast<long long>(bits)) - 1;
+#else
+  return __builtin_ctzll(bits);
+#endif
+}
+
+// The lowest free row of a dynamic table, which has one.
+MERLIN_ALWAYS_INLINE int64_t take_row(const IdTable& table) {
+  int64_t& word = table.meters[kFreeFrom];
+  while (~table.taken[word] == 0) ++word;
+  const uint64_t bits = static_cast<uint64_t>(table.taken[word]);
+  const int bit = lowest_bit_of_64(~bits);
+  table.taken[word] = static_cast<int64_t>(bits | uint64_t{1} << bit);
+  const int64_t row = 64 * word + bit;
+  table.meters[kHighest] = larger(table.meters[kHighest], row + 1);
+  return row;
+}
+
+MERLIN_ALWAYS_INLINE void free_row(const IdTable& table, int64_t row) {
+  const int64_t word = row / 64;
+  const uint64_t bit = uint64_t{1} << (row % 64);
+  table.taken[word] = static_cast<int64_t>(static_cast<uint64_t>(table.taken[word]) & ~bit);
+  table.meters[kFreeFrom] = smaller(table.meters[kFreeFrom], word);
+}
+
+// Doubles the part of a dynamic table's index that is in use. False where all of it is. Bucket b
+// becomes 2b and 2b + 1, from the last to the first, so that where entries go was emptied before.
+MERLIN_ALWAYS_INLINE bool grow(const IdTable& table, IdSpace* space) {
+  const int64_t active = static_cast<int64_t>(space->active);
+  if (!table.dynamic() || active == table.shape.buckets) return false;
+  const IdSpace old = *space;
+  table.meters[kActive] = 2 * active;
+  *space = IdSpace::of(table);
+  for (int64_t b = active - 1; b >= 0; --b)
+    for (int64_t shard = 0; shard < table.shape.shards; ++shard) {
+      const int64_t start = shard * old.of_shard + b * old.of_bucket;
+      uint8_t tags[kBucket];
+      int64_t keys[kBucket];
+      uint32_t scores[kBucket];
+      uint16_t pins[kBucket];
+      int32_t rows[kBucket];
+      for (int64_t i = 0; i < kBucket; ++i) {
+        tags[i] = table.tags[start + i];
+        keys[i] = table.keys[start + i];
+        scores[i] = table.scores[start + i];
+        pins[i] = table.pins[start + i];
+        rows[i] = table.rows[start + i];
+        if (tags[i] != 0) clear_slot(table, start + i);
+      }
+      for (int64_t i = 0; i < kBucket; ++i) {
+        if (tags[i] == 0) continue;
+        const uint64_t hash = hash_of(keys[i]);
+        const IdPlace to = space->place(hash);
+        const int64_t bucket = old.place(hash).first == start ? to.first : to.second;
+        const int64_t slot = bucket + lowest_bit(matches(table.tags + bucket, 0));
+        fill_slot(table, slot, tags[i], keys[i], scores[i], pins[i]);
+        table.rows[slot] = rows[i];
+      }
+    }
+  return true;
+}
 
 // Grows while `ids` would fill more than three quarters of the slots in use.
-void grow_for(const IdTable& table, int64_t ids, IdSpace* space);
+MERLIN_ALWAYS_INLINE void grow_for(const IdTable& table, int64_t ids, IdSpace* space) {
+  while (4 * ids > 3 * space->active_slots(table.shape) && grow(table, space)) {
+  }
+}
 
 // The slot that an id which has none gets, or kNoSlot; its tag, score, pin and row are written. Its
-// key isn't: the caller hands `slot` and `evicts` to name_slot, for many ids together, whose cache
-// misses are under way by then. The tally says what else the call did so far.
+// key isn't: the caller hands what it got to name_slot, for many ids together, whose cache misses
+// are under way by then. The tally says what else the call did so far.
 struct Given {
   int64_t slot;
   bool evicts;
 };
-Given give_slot(const IdTable& table, const Step& step, uint64_t hash, uint32_t score, uint16_t pin,
-                IdSpace* space, Tally* tally);
+
+MERLIN_ALWAYS_INLINE Given give_slot(const IdTable& table, const Step& step, uint64_t hash,
+                                     uint32_t score, uint16_t pin, IdSpace* space, Tally* tally) {
+  IdPlace place = space->place(hash);
+  Given given = {kNoSlot, false};
+  const bool has_row = !table.dynamic() || table.meters[kUsed] + tally->inserted - tally->evicted <
+                                               table.shape.max_rows;
+  if (has_row && !space->full) {
+    given.slot = empty_slot(table, place);
+    while (given.slot == kNoSlot && grow(table, space)) {
+      place = space->place(hash);
+      given.slot = empty_slot(table, place);
+    }
+  }
+  given.evicts = given.slot == kNoSlot;
+  if (given.evicts) {
+    if (table.dynamic() && !step.policy.evict) return given;
+    given.slot = victim(table, place, step);
+    if (given.slot == kNoSlot) return given;
+    ++tally->evicted;
+  } else if (table.dynamic()) {
+    table.rows[given.slot] = static_cast<int32_t>(take_row(table));
+  }
+  ++tally->inserted;
+  table.tags[given.slot] = place.tag;
+  table.scores[given.slot] = score;
+  table.pins[given.slot] = pin;
+  return given;
+}
 
 // Writes the key, and what changed. Before it has, nothing may grow.
 void name_slot(const IdTable& table, const Given& given, int64_t id, IdChanges* changes);

@@ -101,11 +101,11 @@ class Group {
     sort(&order_);
     const CountingFilter filter = {table_.filter, table_.shape.filter_lines};
     const bool filtered = step_.policy.admit_after > 1;
-    const uint32_t enough = static_cast<uint32_t>(step_.policy.admit_after);
-    const auto filter_place = [&](uint64_t hash) { return filter.place(hash, space_.shard(hash)); };
     for (uint32_t i = 0; i < order_.size();) {
-      if (filtered && i + kAhead < order_.size())
-        __builtin_prefetch(filter_place(order_[i + kAhead].first).line, 1);
+      if (filtered && i + kAhead < order_.size()) {
+        const uint64_t ahead = order_[i + kAhead].first;
+        __builtin_prefetch(filter.place(ahead, space_.shard(ahead)).line, 1);
+      }
       Newcomer n = {order_[i].first, i, i, 0, 0};
       uint64_t count = 0;
       for (; n.end < order_.size() && order_[n.end].first == n.hash; ++n.end) {
@@ -115,16 +115,7 @@ class Group {
       }
       i = n.end;
       n.count = saturated(count);
-      if (filtered) {
-        table_.meters[kFill + space_.shard(n.hash)] += std::min<uint32_t>(n.count, 255);
-        const uint32_t seen = CountingFilter::add(filter_place(n.hash), n.count);
-        n.count = std::max(n.count, seen);
-        if (seen < enough) {
-          refuse(n, &tally_.not_admitted);
-          continue;
-        }
-      }
-      if (step_.admitted_by_chance(n.hash))
+      if (admits(table_, step_, n.hash, space_.shard(n.hash), &n.count))
         newcomers_.push_back(n);
       else
         refuse(n, &tally_.not_admitted);
@@ -132,8 +123,7 @@ class Group {
     if (!filtered || order_.empty()) return;
     const int64_t last = space_.shard(order_.back().first);
     for (int64_t shard = space_.shard(order_.front().first); shard <= last; ++shard)
-      for (int64_t& fill = table_.meters[kFill + shard]; fill >= filter.window(); fill /= 2)
-        filter.halve(shard);
+      filter.age(shard, &table_.meters[kFill + shard]);
   }
 
   int64_t admitted() const { return static_cast<int64_t>(newcomers_.size()); }
