@@ -8,6 +8,7 @@ MAIN := .venv
 MERLIN := .venv-merlin
 TF_KERAS := .venv-tf-keras
 PEERS := .venv-peers
+CUDA := .venv-cuda
 PY := $(MAIN)/bin/python
 PY_MERLIN := $(MERLIN)/bin/python
 PY_TF_KERAS := $(TF_KERAS)/bin/python
@@ -21,7 +22,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help environments example example-merlin example-youtube test test-core test-merlin \
+.PHONY: help environments cuda example example-merlin example-youtube test test-core test-merlin \
         test-python test-tf-keras bench bench-criteo lint format sanitize build clean
 
 help:
@@ -34,6 +35,7 @@ help:
 	@echo "make bench-criteo  train DLRM on click logs like Criteo's (QUICK=1: the short one)"
 	@echo "make lint      style, types, who may import whom"
 	@echo "make sanitize  the C++ core under address, undefined-behaviour and thread sanitizers"
+	@echo "make cuda      compile the CUDA twins of the core for sm_80 and sm_90 (no GPU is needed)"
 	@echo "make build     the op library into the checkout"
 	@echo "make format    format Python and C++"
 	@echo "make clean     remove what was built, not the environments"
@@ -64,7 +66,7 @@ endef
 $(PY_MERLIN) $(PY_TF_KERAS): | $(PY)
 
 # All that `test` and `lint` need; with -j 2 in little more than the time of one.
-environments: $(MAIN)/.pins-lint $(MERLIN)/.pins $(TF_KERAS)/.pins
+environments: $(MAIN)/.pins-lint $(MERLIN)/.pins $(TF_KERAS)/.pins $(CUDA)/.pins
 
 # A stamp says which pins an environment holds; existing environments are brought up to date.
 $(MAIN)/.pins: requirements/build.txt requirements/main.txt requirements/test.txt \
@@ -95,6 +97,10 @@ $(TF_KERAS)/.pins: requirements/tf-keras.txt requirements/tf-keras-nodeps.txt $(
 $(PEERS)/.pins: requirements/peers.txt requirements/peers-nodeps.txt | $(PEERS)/bin/python
 	$(PEERS)/bin/python -m pip install -q -r requirements/peers.txt
 	$(PEERS)/bin/python -m pip install -q --no-deps -r requirements/peers-nodeps.txt
+	@touch $@
+
+$(CUDA)/.pins: requirements/cuda.txt | $(CUDA)/bin/python
+	$(CUDA)/bin/python -m pip install -q -r requirements/cuda.txt
 	@touch $@
 
 # --- The op library ----------------------------------------------------------------------------
@@ -172,6 +178,19 @@ sanitize:
 	$(call core,build/asan,-DMERLIN_SANITIZE=address$(,)undefined)
 	$(call core,build/tsan,-DMERLIN_SANITIZE=thread,$$(setarch -R true 2>/dev/null && echo setarch -R))
 
+# A library of its own: TensorFlow isn't needed. Where there is a GPU, tests/cuda runs it.
+CUDA_LIBRARY := build/cuda/libmerlin_cuda.so
+cuda: $(CUDA_LIBRARY)
+
+$(CUDA_LIBRARY): $(CUDA)/.pins $(wildcard ops/cuda/*) $(wildcard ops/core/id_*) \
+                 ops/core/counting_filter.h ops/core/types.h
+	@mkdir -p $(@D)
+	home=$$(echo $(CUDA)/lib/python3*/site-packages/nvidia/cu13) && \
+	  PATH=$$home/bin:$$PATH nvcc -std=c++17 -O3 -shared -Xcompiler -fPIC,-ffp-contract=off \
+	    -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+	    -Iops -I$$home/include -I$$home/include/cccl -L$$home/lib -o $@ \
+	    ops/cuda/id_table.cu ops/cuda/host.cc ops/core/id_*.cc
+
 bench: build $(PEERS)/.pins
 	PYTHONPATH=$(CURDIR) $(PY) benchmarks/lookup.py --json build/bench/results.json \
 	  --html build/bench/report.html $(BENCH_ARGS)
@@ -179,7 +198,7 @@ bench: build $(PEERS)/.pins
 bench-criteo: build
 	PYTHONPATH=$(CURDIR) $(PY) benchmarks/criteo_like.py $(BENCH_ARGS)
 
-CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc benchmarks/*.cc)
+CXX_FILES = $(wildcard ops/*/*.h ops/*/*.cc ops/*/*.cu benchmarks/*.cc)
 
 lint: $(MAIN)/.pins-lint
 	$(MAIN)/bin/ruff check .

@@ -4,8 +4,10 @@
 // A line holds 64 counters of 8 bits. An id has four of them, one in each quarter of its line; its
 // estimate is their minimum, and never below the sightings since it was last halved. Counting
 // raises those of the four that are below the new estimate. A shard's counters are halved at the
-// end of the call after which its counted sightings reach twice their number; so a count is over
-// the sightings of about one to two such windows.
+// end of the call after which its counted sightings reach half their number: of four windows (a
+// quarter, a half, one and two of it) this one kept most of the ids seen most. In the middle of a
+// window of rare ids an id never seen before is taken for one seen before in under 15% of cases,
+// and for one seen twice in under 1% (tests/id_edit_test.cc).
 #pragma once
 
 #include "id_policies.h"
@@ -44,7 +46,7 @@ struct CountingFilter {
   }
 
   // How many sightings a shard counts before its counters are halved.
-  MERLIN_ALWAYS_INLINE int64_t window() const { return 2 * lines * kFilterLine; }
+  MERLIN_ALWAYS_INLINE int64_t window() const { return lines * kFilterLine / 2; }
 
   // Halves a shard's counters while its sightings, *fill, fill a window.
   MERLIN_ALWAYS_INLINE void age(int64_t shard, int64_t* fill) const {

@@ -310,7 +310,7 @@ class IdOracle {
 
   void age_filter() {
     for (auto& [shard, seen] : sightings)
-      for (; seen >= 2 * 64 * shape.filter_lines; seen /= 2)
+      for (; seen >= 32 * shape.filter_lines; seen /= 2)
         for (auto& [place, c] : counters)
           if (place / (64 * shape.filter_lines) == shard) c /= 2;
   }
