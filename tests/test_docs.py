@@ -39,6 +39,7 @@ def test_from_nvtabular(tmp_path, monkeypatch):
 
 def test_ids():
     names = names_of("docs/ids.md")
+    assert names["by_id"].size() == 2 and sorted(names["listed"].tolist()) == [-9, 8, 10]
     # The rows of "Rome" and "Oslo" in tests/ids/xxh64.py's words.
     rome, oslo = (
         row_of(int(me.bags.hash_strings(tf.constant(city))), 1000) for city in ("Rome", "Oslo")

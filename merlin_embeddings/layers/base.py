@@ -42,7 +42,8 @@ class TableLayer(IdLayer):
                 setattr(self, f"table:{name}", table.variable)
                 if isinstance(table, MovingTable):
                     for variable in table.variables[1:]:
-                        setattr(self, f"state:{variable.name}", variable)
+                        own_name = compat.path_of(variable).rpartition("/")[2]
+                        setattr(self, f"state:{own_name}", variable)
             for name, ids in self.table_set.known_ids.items():
                 for part, variable in ids.weights.items():
                     setattr(self, f"ids:{name}:{part}", variable)
