@@ -101,8 +101,9 @@ class MapIds(IdLayer):
         return super().__call__(*lists, **kwargs)
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Rows of the kind and shape of the inputs."""
+        del training  # Keras 2 gives it to every layer
         self._check(inputs)
         if isinstance(inputs, tf.RaggedTensor):
             return inputs.with_flat_values(self._rows_of(inputs.flat_values))
@@ -114,8 +115,9 @@ class MapIds(IdLayer):
         """The shape of the inputs."""
         return input_shape
 
-    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> keras.KerasTensor:
         """Shape and dtype of the output for symbolic inputs."""
+        del training
         self._check(inputs)
         kinds = {kind: getattr(inputs, kind, False) for kind in ("sparse", "ragged")}
         return keras.KerasTensor(inputs.shape, dtype="int64", **kinds)
