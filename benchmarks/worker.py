@@ -32,13 +32,19 @@ FIRST_PASS_SECONDS = 3.0 if os.environ.get("QUICK", "0") in ("", "0") else 0.1
 
 class Worker:
     def __init__(self, adapter: str, threads: int) -> None:
-        self.adapter = importlib.import_module(f"adapters.{adapter}").Adapter(threads)
+        module, _, name = adapter.partition(":")
+        of = getattr(importlib.import_module(f"adapters.{module}"), name or "Adapter")
+        self.adapter = of(threads)
 
     def versions(self) -> dict:
         return self.adapter.versions()
 
     def build(self, tables: int, rows: int, dim: int) -> None:
         self.adapter.build(tables, rows, dim)
+
+    def fill(self, ids: str) -> dict:
+        """Id maps: takes up all ids [N], and says what it holds then."""
+        return self.adapter.fill(np.load(ids, mmap_mode="r"))
 
     def prepare(self, group: str, ids: str) -> None:
         self.release()

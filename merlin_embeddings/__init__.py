@@ -7,10 +7,20 @@
 TensorShape([2, 64])
 """
 
-from merlin_embeddings import callbacks, data, ids, initializers, layers, optimizers, tables
+from merlin_embeddings import (
+    callbacks,
+    data,
+    ids,
+    initializers,
+    layers,
+    metrics,
+    optimizers,
+    tables,
+)
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, PositionWeights, TableConfig
 from merlin_embeddings.data import features_from_schema
+from merlin_embeddings.inspection import inspect
 
 __all__ = [
     "Bags",
@@ -22,7 +32,9 @@ __all__ = [
     "features_from_schema",
     "ids",
     "initializers",
+    "inspect",
     "layers",
+    "metrics",
     "optimizers",
     "tables",
 ]

@@ -37,7 +37,8 @@ def test_from_nvtabular(tmp_path, monkeypatch):
     np.testing.assert_allclose(served.serve(request), scores[:512], rtol=1e-4, atol=1e-5)
 
 
-def test_ids():
+def test_ids(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names = names_of("docs/ids.md")
     assert names["by_id"].size() == 2 and sorted(names["listed"].tolist()) == [-9, 8, 10]
     # The rows of "Rome" and "Oslo" in tests/ids/xxh64.py's words.
@@ -52,3 +53,5 @@ def test_ids():
     assert names["model"](tf.constant(["Rome"])).shape == (1, 8)
     assert names["vectors"].shape == (2, 8)
     assert names["visited"].count_params() == 500 * 8
+    assert names["logs"]["item_hit_rate"][1] > 0.5 and (tmp_path / "scores.svg").exists()
+    assert names["glance"].top[0, 0] == 1  # the most frequent of the Zipf law

@@ -1,4 +1,4 @@
-"""Keras callbacks: what to know of tables while they train."""
+"""How the rows of tables do while they train."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow import keras
 
 from merlin_embeddings import compat
-from merlin_embeddings.tables import DenseTable, table_of
-
-# What tf.summary.scalar says of a number; that function asks for TensorBoard to be installed.
-_SCALAR = tf.compat.v1.SummaryMetadata(
-    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-)
+from merlin_embeddings.callbacks.reports import Reports
+from merlin_embeddings.tables import DenseTable, statistics
 
 
-class TableSummaries(keras.callbacks.Callback):
+class TableSummaries(Reports):
     """Writes scalars for TensorBoard that say how the rows of a model's tables are doing.
 
     For each table, under the path of its weight (`layer/table`):
@@ -58,6 +53,7 @@ class TableSummaries(keras.callbacks.Callback):
     Example:
         >>> import tempfile
         >>> import numpy as np
+        >>> from tensorflow import keras
         >>> import merlin_embeddings as me
         >>> item = me.layers.Embedding(9, 4, combiner="sum", name="item")
         >>> model = keras.Sequential([keras.Input((2,), dtype="int64"), item])
@@ -76,82 +72,38 @@ class TableSummaries(keras.callbacks.Callback):
         rows: int = 4096,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        if update_freq not in ("epoch", "batch") and (
-            not isinstance(update_freq, int) or update_freq < 1
-        ):
-            raise ValueError(
-                f"TableSummaries: update_freq={update_freq!r}; it must be 'epoch', 'batch' or the "
-                "number of batches from one report to the next"
-            )
+        super().__init__(log_dir, update_freq)
         if rows < 1:
             raise ValueError(f"TableSummaries: rows={rows}; a sample has at least one row")
-        self.log_dir = os.fspath(log_dir)
-        self.update_freq = update_freq
         self.rows = rows
         self.seed = seed
         self._samples: dict[str, _Sample] = {}
-        self._latest: dict[str, float] = {}
-        self._writer: Any = None
-        self._batches = self._in_epoch = self._reported = 0
-
-    @property
-    def latest(self) -> Mapping[str, float]:
-        """The scalars of the last report by name."""
-        return dict(self._latest)
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Takes the samples that later ones are compared with."""
-        del logs
-        tables = {compat.path_of(weight): table_of(weight) for weight in self.model.weights}
         self._samples = {
-            path: _Sample(table, self.rows, self.seed) for path, table in tables.items() if table
+            path: _Sample(table, self.rows, self.seed)
+            for path, table in statistics.tables_in(self.model).items()
         }
         if not self._samples:
             raise ValueError(
                 f"TableSummaries: model {self.model.name!r} has no table of merlin_embeddings"
                 + ("." if self.model.built else " yet; build it before fit.")
             )
-        self._batches = self._in_epoch = self._reported = 0
-        self._writer = tf.summary.create_file_writer(os.path.join(self.log_dir, "tables"))
-
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Reports where it is time to."""
-        del logs
-        # With steps_per_execution a call speaks of several batches.
-        self._in_epoch = batch + 1
-        if self.update_freq == "epoch":
-            return
-        number = self._batches + self._in_epoch
-        wait = 1 if self.update_freq == "batch" else int(self.update_freq)
-        if number - self._reported >= wait:
-            self._reported = number
-            self._report(number)
-
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Reports, if it is to be done by epochs."""
-        del logs
-        self._batches += self._in_epoch
-        self._in_epoch = 0
-        if self.update_freq == "epoch":
-            self._report(epoch)
+        super().on_train_begin(logs)
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Closes the event file."""
-        del logs
-        self._writer.close()
+        """Closes the event file and lets the samples go."""
+        super().on_train_end(logs)
         self._samples = {}
 
-    def _report(self, step: int) -> None:
-        self._latest = {
+    def scalars(self) -> dict[str, float]:
+        """The norms, and the shares of rows seen."""
+        return {
             f"{path}/{name}": value
             for path, sample in self._samples.items()
             for name, value in sample.report().items()
         }
-        with self._writer.as_default(step):
-            for name, value in self._latest.items():
-                tf.summary.write(name, tf.constant(value), metadata=_SCALAR)
-        self._writer.flush()
 
 
 class _Sample:
