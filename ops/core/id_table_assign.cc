@@ -102,9 +102,10 @@ class Group {
     const CountingFilter filter = {table_.filter, table_.shape.filter_lines};
     const bool filtered = step_.policy.admit_after > 1;
     for (uint32_t i = 0; i < order_.size();) {
-      if (filtered && i + kAhead < order_.size()) {
-        const uint64_t ahead = order_[i + kAhead].first;
-        __builtin_prefetch(filter.place(ahead, space_.shard(ahead)).line, 1);
+      if (i + kAhead < order_.size()) {
+        const auto [ahead, place] = order_[i + kAhead];
+        __builtin_prefetch(&missing_[place]);
+        if (filtered) __builtin_prefetch(filter.place(ahead, space_.shard(ahead)).line, 1);
       }
       Newcomer n = {order_[i].first, i, i, 0, 0};
       uint64_t count = 0;
