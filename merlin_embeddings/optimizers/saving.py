@@ -46,6 +46,8 @@ def numbers_in(store: Any) -> list[str]:
 def load(state: State, variables: list, store: Any, optimizer: str) -> None:
     """Reads variables that `save`, or Keras, wrote; slots of tables go into the memory they have.
 
+    Slots that come without their ids are whole variables, as `set_weights` gives them.
+
     Args:
         state: of the optimizer.
         variables: all that it has, as many as the file.
@@ -60,12 +62,12 @@ def load(state: State, variables: list, store: Any, optimizer: str) -> None:
     rows: dict[int, np.ndarray] = {}
     for index, variable in enumerate(variables):  # all of it before anything is written
         table = moving.get(key(variable))
-        if table is not None and id(table) not in rows:
+        if table is not None and f"{index}:ids" in store.keys():  # noqa: SIM118
             rows[id(table)] = table.rows_of_saved(np.asarray(store[f"{index}:ids"], np.int64))
     for index, variable in enumerate(variables):
         values, name = store[str(index)], f"{optimizer}: slot '{variable.name}'"
         table = moving.get(key(variable))
-        if table is not None:
+        if id(table) in rows:
             write_some(variable, rows[id(table)], values, name)
         elif key(variable) in of_tables:
             overwrite(variable, values, name)

@@ -122,6 +122,17 @@ def test_set_weights_takes_what_get_weights_gave():
     train(other, 40, 60)  # and its ops write into what `assign` bound
 
 
+def test_an_optimizer_takes_whole_variables():
+    """As Keras 2 gives them: `set_weights`, SavedModels."""
+    one, other = model_of(seed=1), model_of(seed=1)
+    train(one, 0, 20)
+    train(other, 20, 24)
+    other.set_weights(one.get_weights())
+    whole = {str(index): np.asarray(v) for index, v in enumerate(one.optimizer.variables)}
+    other.optimizer.load_own_variables(whole)
+    np.testing.assert_equal(state_of(other), state_of(one))
+
+
 def test_a_checkpoint_of_tensorflow(tmp_path):
     one, other = model_of(), model_of()
     train(one, 0, 40)
