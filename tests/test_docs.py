@@ -55,3 +55,17 @@ def test_ids(tmp_path, monkeypatch):
     assert names["visited"].count_params() == 500 * 8
     assert names["logs"]["item_hit_rate"][1] > 0.5 and (tmp_path / "scores.svg").exists()
     assert names["glance"].top[0, 0] == 1  # the most frequent of the Zipf law
+    a, b, again = names["new_rows"].numpy().tolist()
+    assert a == again != b and sorted(names["changes"].rows.numpy()) == sorted([a, b])
+    assert names["statistics"] == {
+        "looked_up": 3,
+        "hits": 0,
+        "inserted": 2,
+        "evicted": 0,
+        "not_admitted": 0,
+        "overflowed": 0,
+        "used": 2,
+        "capacity": 1008,
+        "steps": 1,
+    }
+    assert sorted(names["state"]["ids"].tolist()) == [-7, 7]
