@@ -169,10 +169,14 @@ class Oracle:
         return self.policy != "ttl" or self.clock - entry.score >= self.parameter
 
     def decayed(self, before, count):
-        """The exact logarithm of a decayed count, in steps of 2^-12: before is a score or None."""
+        """The exact logarithm of a decayed count, in steps of 2^-12: before is a score or None.
+
+        A step counts an id 2^32 - 1 times at most; decayed counts stay at 2^33 from 2^32 on.
+        """
         base = self.clock * 4096 // self.parameter
         left = 0 if before is None else 2 ** ((before - base) / 4096)
-        return base + 4096 * math.log2(left + count)
+        left = 2**33 if left >= 2**32 else left + min(count, 2**32 - 1)
+        return base + 4096 * math.log2(min(left, 2**33))
 
     # Steps
 
@@ -293,13 +297,12 @@ class Oracle:
                 if score is not None:
                     self.slots[self.where[id]].score = score
                 continue
-            if score is None:
-                score = self.first_score(1, 0)
+            if score is None:  # the logarithm of 1 needs no rounding
+                decayed = self.policy == "decayed_lfu"
+                score = int(self.decayed(None, 1)) if decayed else self.first_score(1, 0)
             change = self.newcomer(id, score, NEVER)
             if change is not None:
                 changes.append(change)
-                if score is None:
-                    self.exact[id] = self.decayed(None, 1)
         return changes
 
     def erase(self, ids):

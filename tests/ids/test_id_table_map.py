@@ -178,10 +178,10 @@ def test_dynamic_is_its_oracle(policy, operations, more):
 @pytest.mark.parametrize(
     "spec",
     [
-        ids.ManagedCollision(2500, "lfu", admit_after=2),
-        ids.ManagedCollision(2500, ids.LFU(half_life=5), oov_rows=10),
-        ids.Dynamic(100, 2500, when_full="lru"),
-        ids.Dynamic(2500, 20_000),
+        ids.ManagedCollision(5000, "lfu", admit_after=2),
+        ids.ManagedCollision(5000, ids.LFU(half_life=5), oov_rows=10),
+        ids.Dynamic(100, 5000, when_full="lru"),
+        ids.Dynamic(3000, 8000),
     ],
     ids=str,
 )
@@ -189,13 +189,12 @@ def test_many_shards_and_drift(spec):
     """Several shards, more ids than rows, a batch at a time; the map runs on several threads."""
     pair, random = Pair(spec), np.random.default_rng(0)
     assert pair.map._layout.sizes.shards > 1
-    for step in range(6):
-        batch = (random.zipf(1.2, 4000) % 20_000 + 500 * step).tolist()
+    for step in range(4):
+        batch = (random.integers(0, 6000, 3000) + 300 * step).tolist()
         pair.train([[(id, 1, 0) for id in batch]], None, counted=False)
         if step % 2:
             pair.release()
-    if isinstance(spec, ids.ManagedCollision):
-        assert pair.oracle.counts["evicted"] > 100
+    assert (pair.oracle.counts["evicted"] > 0) == (spec != ids.Dynamic(3000, 8000))
 
 
 def test_large_batches_on_several_threads():
