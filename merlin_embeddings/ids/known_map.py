@@ -175,14 +175,8 @@ class KnownIdsMap(PureIdMap):
 
 
 def _layout(size: int) -> native.IdLayout:
-    """Of an index for so many ids.
-
-    Both buckets that an id may be in can be full long before the table is: with as many rows as
-    ids, some three of a million. Of 1.25 times as many, 60% of the slots are used: buckets of 16
-    hold 9.6 on average, and with two choices hardly one of billions gets to 15.
-    """
-    capacity = min(size + size // 4 + 16, native.MAX_ROWS)
-    return native.IdLayout("dynamic", capacity, initial=capacity)
+    """Of an index for so many ids."""
+    return native.IdLayout("dynamic", size, initial=size)
 
 
 def _always(value: tf.Tensor) -> Callable[[], tf.Tensor]:

@@ -81,9 +81,9 @@ MERLIN_ALWAYS_INLINE bool grow(const IdTable& table, IdSpace* space) {
   return true;
 }
 
-// Grows while `ids` would fill more than three quarters of the slots in use.
+// Grows while `ids` would fill more of the slots in use than they may.
 MERLIN_ALWAYS_INLINE void grow_for(const IdTable& table, int64_t ids, IdSpace* space) {
-  while (4 * ids > 3 * space->active_slots(table.shape) && grow(table, space)) {
+  while (kFullOf * ids > kFullAt * space->active_slots(table.shape) && grow(table, space)) {
   }
 }
 

@@ -30,6 +30,10 @@ constexpr int64_t kFilterLine = 64;
 constexpr int64_t kMaxShards = 256;
 constexpr int64_t kMaxAdmitAfter = 255;
 constexpr int64_t kMaxOpenRoutes = 32767;
+// An index grows beyond three fifths of its slots. Where three quarters are used, both buckets of
+// some three ids of a million are full, while rows are free; here a bucket holds 9.6 on average,
+// and with two choices hardly one in billions gets to 16.
+constexpr int64_t kFullAt = 3, kFullOf = 5;
 // EpochLRU and EpochLFU: the epoch is the score's high 12 bits.
 constexpr int kEpochShift = 20;
 constexpr int64_t kMaxEpoch = (int64_t{1} << (32 - kEpochShift)) - 1;

@@ -30,7 +30,9 @@ IdShape managed_shape(int64_t capacity, int64_t admit_after) {
 IdShape dynamic_shape(int64_t initial, int64_t max_rows) {
   IdShape s{};
   s.shards = shards_for(max_rows, 512 * kBucket);
-  const auto buckets_for = [&](int64_t rows) { return up(up(4 * rows, 3), s.shards * kBucket); };
+  const auto buckets_for = [&](int64_t rows) {
+    return up(up(kFullOf * rows, kFullAt), s.shards * kBucket);
+  };
   s.buckets = s.initial = buckets_for(initial);
   while (s.buckets < buckets_for(max_rows)) s.buckets *= 2;
   s.slots = s.shards * s.buckets * kBucket;

@@ -53,9 +53,24 @@ TEST(IdTableShape, RoundsUpAndLeavesRoom) {
   }
   for (int64_t most : {1, 100, 1000000}) {
     const IdShape s = dynamic_shape(1, most);
-    EXPECT_GE(3 * s.slots, 4 * most);
+    EXPECT_GE(3 * s.slots, 5 * most);
     EXPECT_EQ(s.max_rows, most);
     EXPECT_EQ(s.buckets % s.initial, 0);
+  }
+}
+
+// In one call they come in the order of their hashes, which fills buckets least evenly.
+TEST(IdTable, DynamicHasRoomForAllOfItsIds) {
+  for (int64_t most : {1, 17, 300, 5000, 70000, 1000000}) {
+    const IdShape shape = dynamic_shape(most, most);
+    IdMemory memory(shape, true);
+    const IdTable table = memory.table();
+    IdPolicy policy;
+    policy.evict = false;
+    const std::vector<int64_t> rows = give(table, policy, numbers(0, most));
+    ASSERT_EQ(table.meters[kOverflowed], 0);
+    ASSERT_EQ(table.meters[kUsed], most);
+    ASSERT_EQ(std::set<int64_t>(rows.begin(), rows.end()).size(), static_cast<size_t>(most));
   }
 }
 

@@ -119,7 +119,7 @@ class IdOracle {
     }
     age_filter();
     const int64_t wanted = std::min<int64_t>(slots.size() + admitted.size(), shape.max_rows);
-    while (dynamic && 4 * wanted > 3 * buckets * shape.shards * 16 && grow()) {
+    while (dynamic && 5 * wanted > 3 * buckets * shape.shards * 16 && grow()) {
     }
     for (const Seen& s : admitted) {
       const int64_t slot = insert(s.id, touched(-1, s), clock);

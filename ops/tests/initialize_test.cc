@@ -10,15 +10,17 @@ std::vector<char> bytes_of(int64_t rows, int64_t dim, DType dtype, Distribution 
                            float first, float second, uint64_t seed, const int64_t* keys,
                            const Parallel& parallel) {
   std::vector<char> out(rows * dim * size_of(dtype));
-  initialize({{out.data(), rows, dim, dtype}, keys, distribution, first, second, seed}, parallel);
+  initialize({{out.data(), rows, dim, dtype}, keys, nullptr, distribution, first, second, seed},
+             parallel);
   return out;
 }
 
 std::vector<float> floats_of(int64_t rows, int64_t dim, Distribution distribution, float first,
                              float second, uint64_t seed, const int64_t* keys = nullptr) {
   std::vector<float> out(rows * dim);
-  initialize({{out.data(), rows, dim, DType::kFloat32}, keys, distribution, first, second, seed},
-             Serial());
+  initialize(
+      {{out.data(), rows, dim, DType::kFloat32}, keys, nullptr, distribution, first, second, seed},
+      Serial());
   return out;
 }
 
@@ -105,8 +107,8 @@ TEST(Initialize, ThreadsAndInstructionSetsDoNotChangeABit) {
           ASSERT_EQ(bytes_of(rows, dim, dtype, kind, 0.5f, 1, 7, nullptr, Threads(threads)), one);
         for (Isa isa : instruction_sets()) {
           std::vector<char> other(one.size());
-          kernels(isa)->initialize({{other.data(), rows, dim, dtype}, nullptr, kind, 0.5f, 1, 7}, 0,
-                                   rows);
+          kernels(isa)->initialize(
+              {{other.data(), rows, dim, dtype}, nullptr, nullptr, kind, 0.5f, 1, 7}, 0, rows);
           ASSERT_EQ(other, one);
         }
       }
@@ -119,8 +121,8 @@ TEST(Initialize, ConstantsRoundToTheNearestHalf) {
     const uint16_t infinite = dtype == DType::kBfloat16 ? 0x7f80 : 0x7c00;
     const auto narrow = [&](Isa isa, float x) {
       uint16_t half;
-      kernels(isa)->initialize({{&half, 1, 1, dtype}, nullptr, Distribution::kConstant, x, 0, 0}, 0,
-                               1);
+      kernels(isa)->initialize(
+          {{&half, 1, 1, dtype}, nullptr, nullptr, Distribution::kConstant, x, 0, 0}, 0, 1);
       return half;
     };
     for (Isa isa : instruction_sets()) {

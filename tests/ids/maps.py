@@ -30,7 +30,7 @@ def oracle_of(spec, map):
     word = "decayed_lfu" if policy.kind == "lfu" and policy.half_life else policy.kind
     parameter = getattr(policy, "half_life", None) or getattr(policy, "steps", 1)
     if isinstance(spec, ids.Dynamic):
-        wanted = -(-4 * spec.initial // 3)
+        wanted = -(-5 * spec.initial // 3)
         initial = -(-wanted // (sizes.shards * BUCKET))
         more = {"initial": initial, "evict": spec.when_full != "error"}
     else:

@@ -131,7 +131,7 @@ class Oracle:
         return True
 
     def grow_for(self, ids):
-        while 4 * ids > 3 * self.active * self.shards * BUCKET and self.grow():
+        while 5 * ids > 3 * self.active * self.shards * BUCKET and self.grow():
             pass
 
     def put(self, slot, entry):
