@@ -170,6 +170,8 @@ class SharingLayer(IdLayer):
             return bags.values
         query = Query(table_set.tables[config.name], self.id_map, bags, self.label)
         [route] = table_set.router.route([query], self.items.learns(training))
+        if route.strict:  # nobody has checked the ids yet, and here no lookup will
+            return self.id_map.assign(route.rows, name=self.label)[0]
         return route.rows
 
     def get_config(self) -> dict[str, Any]:

@@ -67,10 +67,12 @@ def test_a_small_run(tmp_path, capsys, monkeypatch):
     assert "0.002M rows, overfull, zipf: find" in printed and "no environment with torch" in printed
 
 
-def test_each_map_gives_an_id_one_row_of_its_own(tmp_path):
+def test_each_map_gives_an_id_one_row_of_its_own(monkeypatch):
     """Of the TensorFlow maps, whose rows are to be told apart; ours have tests of their own."""
     from adapters import ids_tensorflow as adapters
 
+    # TensorFlow may have started its threads in a test before.
+    monkeypatch.setattr(adapters.runtime, "configure", lambda threads: None)
     ids = scattered(np.arange(64))
     batch = ids[np.random.default_rng(0).integers(0, 64, (1, 1, 256, 1))]
     names = ("DenseHashTable", "MutableHashTable", "StaticVocabularyTable", "IntegerLookup")

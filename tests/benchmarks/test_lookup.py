@@ -293,7 +293,13 @@ def test_a_run_that_is_stopped_leaves_nothing(how, tmp_path):
         *("--only", "forward", "--peers", "gather limit", "--hotness", "3", "--seconds", "100"),
         *("--torch-python", str(tmp_path / "absent"), "--json", str(tmp_path / "a.json")),
     ]
-    process = subprocess.Popen(command, env={**os.environ, "QUICK": "1"}, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "QUICK": "1"},
+        stdout=subprocess.DEVNULL,
+        # Where the tests run in the background, a shell has its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     shared = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
     folder = f"{lookup.FOLDER}{process.pid}-*"
     started = time.monotonic()
