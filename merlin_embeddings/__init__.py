@@ -7,6 +7,10 @@
 TensorShape([2, 64])
 """
 
+# First: where TensorFlow's Keras can't be had, this says what to do.
+import merlin_embeddings.compat  # noqa: F401
+
+# isort: split
 from merlin_embeddings import (
     callbacks,
     data,
