@@ -13,6 +13,7 @@ import merlin_embeddings.compat  # noqa: F401
 # isort: split
 from merlin_embeddings import (
     callbacks,
+    checkpoint,
     data,
     ids,
     initializers,
@@ -32,6 +33,7 @@ __all__ = [
     "PositionWeights",
     "TableConfig",
     "callbacks",
+    "checkpoint",
     "data",
     "features_from_schema",
     "ids",

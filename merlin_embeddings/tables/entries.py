@@ -45,7 +45,7 @@ class Entries:
     def __post_init__(self) -> None:
         keys = _as_keys("keys", self.keys)
         erased = _as_keys("erased", self.erased)
-        both = np.intersect1d(keys, erased)
+        both = np.intersect1d(keys, erased) if erased.size else erased
         if both.size:
             raise ValueError(f"Entries: key {both[0]} is both written and erased")
         vectors = _as_floats("vectors", self.vectors)
@@ -69,6 +69,38 @@ class Entries:
         }
         for name, value in {**normal, "erased": erased}.items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def trusted(
+        cls,
+        keys: np.ndarray,
+        vectors: np.ndarray,
+        slots: Mapping[str, np.ndarray],
+        scores: np.ndarray | None = None,
+    ) -> "Entries":
+        """Entries of arrays that are known to be right, which aren't looked at.
+
+        Args:
+            keys: [N] int64, unique.
+            vectors: [N, D], floating point.
+            slots: [N, ...] each, floating point.
+            scores: [N] or None.
+        """
+        self = object.__new__(cls)
+        given = {"keys": keys, "vectors": vectors, "slots": slots, "scores": scores}
+        for name, value in {**given, "erased": _no_keys()}.items():
+            object.__setattr__(self, name, value)
+        return self
+
+    def take(self, which: np.ndarray) -> "Entries":
+        """Some of the rows, without `erased`.
+
+        Args:
+            which: [N] bool, or [K] integers, unique.
+        """
+        slots = {name: values[which] for name, values in self.slots.items()}
+        scores = None if self.scores is None else self.scores[which]
+        return Entries.trusted(self.keys[which], self.vectors[which], slots, scores)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -99,6 +131,8 @@ def _as_keys(what: str, value: Any) -> np.ndarray:
     keys = array.astype(np.int64)
     if array.dtype == np.uint64 and (keys < 0).any():
         raise ValueError(f"Entries: {what} holds {array.max()}, which is no int64")
+    if (keys[1:] > keys[:-1]).all():
+        return keys
     unique, counts = np.unique(keys, return_counts=True)
     if len(unique) != len(keys):
         raise ValueError(f"Entries: {what} holds {unique[counts > 1][0]} more than once")

@@ -1,0 +1,18 @@
+"""Checkpoints: one format for tables of any size, written by many and read by many."""
+
+from merlin_embeddings.checkpoint.commits import commit
+from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
+from merlin_embeddings.checkpoint.manifest import ShardInfo, SlotInfo, TableInfo
+from merlin_embeddings.checkpoint.reader import Checkpoint, State
+from merlin_embeddings.checkpoint.writer import Writer
+
+__all__ = [
+    "BrokenCheckpoint",
+    "Checkpoint",
+    "ShardInfo",
+    "SlotInfo",
+    "State",
+    "TableInfo",
+    "Writer",
+    "commit",
+]
