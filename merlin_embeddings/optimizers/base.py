@@ -27,12 +27,13 @@ from merlin_embeddings.optimizers.gradients import (
     without_overwritten,
 )
 from merlin_embeddings.optimizers.requirements import require_not_negative, require_positive
-from merlin_embeddings.optimizers.slots import Rows, SlotSpec, Step
+from merlin_embeddings.optimizers.rule import Rule
+from merlin_embeddings.optimizers.slots import SlotSpec
 from merlin_embeddings.optimizers.state import State
 from merlin_embeddings.tables import table_of
 
 
-class SparseOptimizer(compat.Optimizer):
+class SparseOptimizer(Rule, compat.Optimizer):
     """An optimizer for a whole model whose embedding tables are too big to sweep.
 
     A step reads and writes the rows that its batch looked up, whatever the size of the table:
@@ -81,10 +82,6 @@ class SparseOptimizer(compat.Optimizer):
             whatever `keras.optimizers.Optimizer` refuses.
     """
 
-    # Whether the rule scales its step by the length of a row's weights, with its own weight decay
-    # inside: kTrustRatio of the native rule.
-    trust_ratio: bool = False
-
     use_ema: bool
     gradient_accumulation_steps: int | None
 
@@ -126,36 +123,6 @@ class SparseOptimizer(compat.Optimizer):
         self.l2 = l2
         self.max_norm = max_norm
         self._state = State()
-
-    # What a rule says
-
-    @property
-    def rule(self) -> str:
-        """The rule's name in the native library."""
-        raise NotImplementedError
-
-    def slot_specs(self) -> Sequence[SlotSpec]:
-        """The slots of the rule, in the order in which the native rule takes them."""
-        raise NotImplementedError
-
-    def hyper(self, learning_rate: tf.Tensor) -> Sequence[tf.Tensor | float]:
-        """The rule's own hyper-parameters, in the native rule's order.
-
-        Args:
-            learning_rate: scalar float32, of this step.
-        """
-        raise NotImplementedError
-
-    def step(self, rows: Rows) -> Step:
-        """The rule in TensorFlow ops, for what isn't a table.
-
-        Args:
-            rows: gradient, weights and slots; each row once, or a whole dense variable.
-
-        Returns:
-            The new weights, and the slots' new values.
-        """
-        raise NotImplementedError
 
     def steps(self) -> tf.Tensor:
         """Scalar int64: how many steps were made; with accumulation, of several batches each."""

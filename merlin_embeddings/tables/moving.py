@@ -12,6 +12,7 @@ import tensorflow as tf
 from merlin_embeddings import compat, native
 from merlin_embeddings.config import TableConfig
 from merlin_embeddings.tables import moving_checks as checks
+from merlin_embeddings.tables import moving_entries
 from merlin_embeddings.tables.changes import Mark
 from merlin_embeddings.tables.dense import DenseTable
 from merlin_embeddings.tables.entries import Entries
@@ -105,7 +106,7 @@ class MovingTable(DenseTable):
         Returns:
             [N] int64; -1 for an id that has none of its own.
         """
-        return self.ids.find(tf.constant(self._as_ids(ids))).numpy()
+        return self.ids.find(tf.constant(checks.as_ids(self.name, ids))).numpy()
 
     def upsert(self, ids: Any, vectors: Any = None, scores: Any = None) -> np.ndarray:
         """Gives ids rows whether or not they would be admitted; the policy says who makes room.
@@ -125,11 +126,15 @@ class MovingTable(DenseTable):
                 changed then.
         """
         if vectors is not None:
-            given = Entries(self._as_ids(ids), np.asarray(vectors, np.float32), scores=scores)
-            self._require_dim(given)
+            given = Entries(
+                checks.as_ids(self.name, ids), np.asarray(vectors, np.float32), scores=scores
+            )
+            checks.require_dim(given, self.dim, self.name)
             return self._put(given)
         # Entries check all but the vectors.
-        bare = Entries(self._as_ids(ids), np.zeros([len(ids), 0], np.float32), scores=scores)
+        bare = Entries(
+            checks.as_ids(self.name, ids), np.zeros([len(ids), 0], np.float32), scores=scores
+        )
         return self._room_for(bare)
 
     def erase(self, ids: Any) -> np.ndarray:
@@ -141,7 +146,7 @@ class MovingTable(DenseTable):
         Returns:
             [N] bool: which of them had a row.
         """
-        return self.ids.erase(tf.constant(self._as_ids(ids))).numpy() >= 0
+        return self.ids.erase(tf.constant(checks.as_ids(self.name, ids))).numpy() >= 0
 
     def restrict(self, **limit: int) -> Any:
         """Takes the ids that matter least their rows.
@@ -219,7 +224,7 @@ class MovingTable(DenseTable):
         Args:
             rows: [N] ids; unknown ones are no error, they start fresh when they come.
         """
-        ids = self._as_ids(rows)
+        ids = checks.as_ids(self.name, rows)
         found = self.find(ids)
         self._start(found[found >= 0], ids[found >= 0])
 
@@ -244,8 +249,8 @@ class MovingTable(DenseTable):
         if chunk < 1:
             raise ValueError(f"table '{self.name}': chunk must be at least 1, got {chunk}")
         changed = None if since is None else self._changes.since(since)
-        wanted = None if keys is None else self._as_ids(keys)
-        return self._entries(wanted, changed, chunk)
+        wanted = None if keys is None else checks.as_ids(self.name, keys)
+        return moving_entries.read(self.ids, self._read, wanted, changed, chunk)
 
     def write(self, entries: Entries) -> None:
         """Writes ids with their vectors, slots and scores. Nothing is written if anything is wrong.
@@ -262,7 +267,7 @@ class MovingTable(DenseTable):
                 be.
         """
         if len(entries):
-            self._require_dim(entries)
+            checks.require_dim(entries, self.dim, self.name)
         self._require_slots(entries)
         checks.require_scores(entries, self.name)
         if len(entries.erased):
@@ -351,47 +356,6 @@ class MovingTable(DenseTable):
     @property
     def _oov_rows(self) -> int:
         return int(getattr(self.config.ids, "oov_rows", 0) or 0)
-
-    def _as_ids(self, ids: Any) -> np.ndarray:
-        ids = np.asarray(ids)
-        if ids.size == 0:
-            return np.empty(0, np.int64)
-        if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise ValueError(
-                f"table '{self.name}': ids must be a list of integers, "
-                f"got {ids.dtype} of shape {list(ids.shape)}"
-            )
-        return ids.astype(np.int64)
-
-    def _require_dim(self, entries: Entries) -> None:
-        if entries.dim != self.dim:
-            raise ValueError(
-                f"table '{self.name}': the vectors to write have {entries.dim} columns, "
-                f"the table has {self.dim}; a table can't change its embedding_dim"
-            )
-
-    def _entries(
-        self, wanted: np.ndarray | None, changed: np.ndarray | None, chunk: int
-    ) -> Iterator[Entries]:
-        for ids, rows, scores in self._known(wanted, chunk):
-            kept = rows >= 0 if changed is None else np.isin(rows, changed)
-            if kept.any():
-                read = self._read(rows[kept])
-                yield Entries(
-                    keys=ids[kept],
-                    vectors=read.vectors,
-                    slots=read.slots,
-                    scores=None if scores is None else scores[kept],
-                )
-
-    def _known(self, wanted: np.ndarray | None, chunk: int) -> Iterator[tuple]:
-        """Ids, their rows, -1 where there is none, and scores, some at a time."""
-        if wanted is None:
-            yield from self.ids.known(chunk)
-            return
-        for at in range(0, len(wanted), chunk):
-            some = wanted[at : at + chunk]
-            yield some, self.find(some), None
 
     def _room_for(self, entries: Entries) -> np.ndarray:
         """Rows of ids; those that had none start anew."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from merlin_embeddings import initializers
@@ -38,6 +41,28 @@ def native_law(config: TableConfig) -> tuple[str, tuple[float, float]]:
             "written by id: table.write(tables.Entries(keys=ids, vectors=vectors))"
         )
     return law
+
+
+def as_ids(table: str, ids: Any) -> np.ndarray:
+    """Ids as [N] int64; raises ValueError for what can't be ids."""
+    ids = np.asarray(ids)
+    if ids.size == 0:
+        return np.empty(0, np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise ValueError(
+            f"table '{table}': ids must be a list of integers, "
+            f"got {ids.dtype} of shape {list(ids.shape)}"
+        )
+    return ids.astype(np.int64)
+
+
+def require_dim(entries: Entries, dim: int, table: str) -> None:
+    """Raises ValueError for vectors of another length than the table's."""
+    if entries.dim != dim:
+        raise ValueError(
+            f"table '{table}': the vectors to write have {entries.dim} columns, "
+            f"the table has {dim}; a table can't change its embedding_dim"
+        )
 
 
 def require_scores(entries: Entries, table: str) -> None:
