@@ -400,12 +400,19 @@ def contents_from_json(
         value = checks.mapping(value, named)
         info = TableInfo.from_json(name, value, named)
         shards = checks.listing(value.get("shards"), f"{named}, shards")
-        tables[name] = Table(info, tuple(ShardInfo.from_json(shard, named) for shard in shards))
+        found = [ShardInfo.from_json(shard, named) for shard in shards]
+        tables[name] = Table(info, tuple(sorted(found, key=_begin)))
     groups = {
         name: FileInfo.from_json(value, f"{what}, group '{name}'")
         for name, value in checks.mapping(data["groups"], f"{what}, groups").items()
     }
     return tables, groups
+
+
+def _begin(shard: ShardInfo) -> int:
+    """Where a shard stands among others: by its rows, or its virtual shards."""
+    begins = shard.keys or shard.virtual_shards
+    return 0 if begins is None else begins[0]
 
 
 def _base(data: Any, what: str) -> Base:

@@ -13,8 +13,9 @@ import numpy as np
 from merlin_embeddings.checkpoint import ahead, disk, manifest
 from merlin_embeddings.checkpoint.arrays import Arrays
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
-from merlin_embeddings.checkpoint.manifest import Manifest, ShardInfo, TableInfo
+from merlin_embeddings.checkpoint.manifest import FileInfo, Manifest, ShardInfo, Table, TableInfo
 from merlin_embeddings.checkpoint.rows import ShardReader, Wanted, among
+from merlin_embeddings.checkpoint.shards import Specs, specs_of
 from merlin_embeddings.tables import Entries
 
 MANIFEST = "manifest.json"
@@ -121,11 +122,45 @@ class Checkpoint:
         """This checkpoint, its base, the base's, and so on: all that have to stay."""
         return [self, *(() if self.base is None else self.base.chain)]
 
+    def is_increment(self, table: str) -> bool:
+        """Whether its files have only some of a table's rows, or none, and bases have the rest."""
+        return self.origin(table) is not self
+
+    def origin(self, table: str) -> Checkpoint:
+        """Which of the chain has all rows of a table."""
+        self._require_table(table)
+        own = self._manifest.tables.get(table)
+        if own is not None and own.info.full:
+            return self
+        assert self.base is not None
+        return self.base.origin(table)
+
+    def has_ranges(self, table: str) -> bool:
+        """Whether all rows of a table are there, in files of ranges of rows and what changed."""
+        shards = self.origin(table).shards(table)
+        return bool(shards) and all(shard.keys is not None for shard in shards)
+
     def shards(self, table: str) -> Sequence[ShardInfo]:
         """The table's files here, without those of bases."""
         self._require_table(table)
         found = self._manifest.tables.get(table)
         return () if found is None else found.shards
+
+    def own_tables(self) -> Sequence[Table]:
+        """What this checkpoint's own files have of tables."""
+        return list(self._manifest.tables.values())
+
+    def files(self) -> Sequence[tuple[FileInfo, Specs | None]]:
+        """This checkpoint's own files, and which tensors they must have; None: any."""
+        found: list[tuple[FileInfo, Specs | None]] = [
+            (file, None) for file in self._manifest.groups.values()
+        ]
+        for table in self._manifest.tables.values():
+            for shard in table.shards:
+                found.append((shard.file, specs_of(table.info, shard)))
+                if shard.state is not None:
+                    found.append((shard.state, None))
+        return found
 
     # Reading
 
@@ -185,24 +220,18 @@ class Checkpoint:
                 )
         return self._entries(info, Wanted(_as_wanted(keys, table), virtual_shards, names, chunk))
 
-    def changed(self, table: str, chunk: int = 65536) -> Iterator[Entries]:
-        """The rows that this checkpoint itself has: of an increment, those written since its base.
+    def keys(
+        self, table: str, virtual_shards: tuple[int, int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """The keys of a table, [N] int64 at a time, each once; nothing else is read."""
+        wanted = Wanted(None, virtual_shards, (), 1 << 20, bare=True)
+        return (some.keys for some in self._entries(self._require_table(table), wanted))
 
-        The first Entries has what was erased since.
-        """
+    def own(self, table: str, chunk: int = 65536) -> Iterator[Entries]:
+        """The rows that are in this checkpoint's own files: of an increment, those that changed."""
         info = self._require_table(table)
-        if table not in self._manifest.tables:
-            return
-        gone = self.erased(table)
-        if len(gone):
-            none = {
-                name: np.empty((0, *slot.shape), slot.dtype) for name, slot in info.slots.items()
-            }
-            yield Entries(
-                np.empty(0, np.int64), np.empty((0, info.dim), info.dtype), none, None, gone
-            )
         wanted = Wanted(None, None, list(info.slots), chunk)
-        for shard in self._manifest.tables[table].shards:
+        for shard in self.shards(table):
             yield from self._of_shard(info, shard, wanted)
 
     def erased(self, table: str) -> np.ndarray:
@@ -289,12 +318,8 @@ class Checkpoint:
 
     def _require_files(self) -> None:
         """Checks names and lengths, which costs no reading."""
-        files = list(self._manifest.groups.values())
-        for table in self._manifest.tables.values():
-            for shard in table.shards:
-                files += [shard.file, *([shard.state] if shard.state else [])]
         names = set()
-        for file in files:
+        for file, _ in self.files():
             if file.file in names:
                 raise BrokenCheckpoint(f"{self.path / MANIFEST} names {file.file} twice")
             names.add(file.file)

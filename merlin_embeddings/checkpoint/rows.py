@@ -28,12 +28,14 @@ class Wanted(NamedTuple):
         virtual_shards: (first, stop), or None for all.
         slots: their names.
         chunk: the largest number of rows in one Entries.
+        bare: keys alone are read; vectors are [N, 0] then.
     """
 
     keys: tuple[int, int] | np.ndarray | None
     virtual_shards: tuple[int, int] | None
     slots: Sequence[str]
     chunk: int
+    bare: bool = False
 
 
 class ShardReader:
@@ -77,7 +79,7 @@ class ShardReader:
         """A range of rows."""
         while start < stop:
             end = min(self._window_end(start, wanted.chunk), stop)
-            yield partial(self._read, start, end, wanted.slots)
+            yield partial(self._read, start, end, wanted)
             start = end
 
     def _picked(self, rows: np.ndarray, wanted: Wanted) -> Iterator[Job]:
@@ -87,7 +89,7 @@ class ShardReader:
             end = self._window_end(int(rows[at]), wanted.chunk)
             next_at = int(np.searchsorted(rows, end))
             some = rows[at:next_at]
-            yield partial(self._take, some, wanted.slots)
+            yield partial(self._take, some, wanted)
             at = next_at
 
     def _found(self, start: int, stop: int, wanted: Wanted) -> Iterator[Job]:
@@ -107,25 +109,27 @@ class ShardReader:
         there = self._file.read("keys", start, stop)
         rows = np.flatnonzero(selected(there, wanted.keys))
         if len(rows) == stop - start:
-            return self._read(start, stop, wanted.slots)
-        return self._take(rows + start, wanted.slots)
+            return self._read(start, stop, wanted)
+        return self._take(rows + start, wanted)
 
-    def _read(self, start: int, stop: int, slots: Sequence[str]) -> Entries:
+    def _read(self, start: int, stop: int, wanted: Wanted) -> Entries:
         return self._made_of(
-            lambda name: self._file.read(name, start, stop), np.arange(start, stop), slots
+            lambda name: self._file.read(name, start, stop), np.arange(start, stop), wanted
         )
 
-    def _take(self, rows: np.ndarray, slots: Sequence[str]) -> Entries:
-        return self._made_of(lambda name: self._file.take(name, rows), rows, slots)
+    def _take(self, rows: np.ndarray, wanted: Wanted) -> Entries:
+        return self._made_of(lambda name: self._file.take(name, rows), rows, wanted)
 
     def _made_of(
-        self, column: Callable[[str], np.ndarray], rows: np.ndarray, slots: Sequence[str]
+        self, column: Callable[[str], np.ndarray], rows: np.ndarray, wanted: Wanted
     ) -> Entries:
         keys = column("keys") if self._shard.keys is None else rows + self._shard.keys[0]
+        if wanted.bare:
+            return Entries.trusted(keys, np.empty((len(keys), 0), np.float32), {})
         return Entries.trusted(
             keys=keys,
             vectors=column("vectors"),
-            slots={name: column(f"slot.{name}") for name in slots},
+            slots={name: column(f"slot.{name}") for name in wanted.slots},
             scores=None if self._info.scores is None else column("scores"),
         )
 

@@ -92,11 +92,11 @@ class Entries:
             object.__setattr__(self, name, value)
         return self
 
-    def take(self, which: np.ndarray) -> "Entries":
+    def take(self, which: np.ndarray | slice) -> "Entries":
         """Some of the rows, without `erased`.
 
         Args:
-            which: [N] bool, or [K] integers, unique.
+            which: [N] bool, a slice, or [K] integers, unique.
         """
         slots = {name: values[which] for name, values in self.slots.items()}
         scores = None if self.scores is None else self.scores[which]
