@@ -26,6 +26,7 @@ from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, PositionWeights, TableConfig
 from merlin_embeddings.data import features_from_schema
 from merlin_embeddings.inspection import inspect
+from merlin_embeddings.saving import load, save
 
 __all__ = [
     "Bags",
@@ -40,7 +41,9 @@ __all__ = [
     "initializers",
     "inspect",
     "layers",
+    "load",
     "metrics",
     "optimizers",
+    "save",
     "tables",
 ]

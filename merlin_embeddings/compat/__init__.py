@@ -15,6 +15,12 @@ from merlin_embeddings.compat.optimizer import (
 )
 from merlin_embeddings.compat.saved_state import KEY as SAVED_STATE
 from merlin_embeddings.compat.saved_state import SavedState
+from merlin_embeddings.compat.state import (
+    build_optimizer,
+    optimizer_variables,
+    process_generator,
+    random_variables,
+)
 from merlin_embeddings.compat.variables import (
     has_memory,
     mark_accessed,
@@ -39,6 +45,7 @@ __all__ = [
     "SavedState",
     "add_weight",
     "apply_gradients",
+    "build_optimizer",
     "callable_list",
     "dtype_policy",
     "has_fixed_learning_rate",
@@ -50,7 +57,10 @@ __all__ = [
     "mark_accessed",
     "on_host",
     "only_asks_for_shapes",
+    "optimizer_variables",
     "path_of",
+    "process_generator",
+    "random_variables",
     "raw_variable",
     "replicas_of",
     "restore_loaded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from merlin_embeddings.ids.base import PureIdMap
 from merlin_embeddings.ids.known import KnownIds
 
 UNKNOWN = ("error", "zero")
+_LINK = "_merlin_embeddings_known_ids"
 # Nothing is ever evicted: there is a row for each known id.
 _POLICY = native.IdPolicy("lru", evict=False)
 
@@ -61,6 +63,8 @@ class KnownIdsMap(PureIdMap):
                     autocast=False,
                     name=compat.weight_name(f"{name}_ids_{array.name}"),
                 )
+        for variable in self._weights.values():
+            setattr(variable, _LINK, weakref.ref(self))
 
     def saved(self) -> np.ndarray:
         """The known ids `[N]` int64 in the order of their rows: what files hold."""
@@ -172,6 +176,12 @@ class KnownIdsMap(PureIdMap):
                 values["rows"], entries.slots, tf.constant(place[entries.rows.numpy()])
             )
             return {name: variable.read_value() for name, variable in values.items()}
+
+
+def known_ids_of(variable: Any) -> KnownIdsMap | None:
+    """The map whose index a Keras variable is part of, or None."""
+    link = getattr(variable, _LINK, None)
+    return None if link is None else link()
 
 
 def _layout(size: int) -> native.IdLayout:

@@ -57,6 +57,7 @@ class TableSet:
             else:
                 self.tables[name] = tables.build(table, self.ids[name].rows, add_weight)
                 self.ids[name].make(add_weight, name)
+                self.tables[name].ids = self.ids[name]
 
     @property
     def known_ids(self) -> dict[str, KnownIdsMap]:

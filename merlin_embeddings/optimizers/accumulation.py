@@ -14,6 +14,7 @@ SPECS = (SlotSpec("gradient_sum"), SlotSpec("gradient_seen", per_row=True))
 def accumulate(
     pairs: Sequence[Pair],
     slots: Sequence[Sequence[tf.Variable]],
+    flags: Sequence[tf.Variable | None],
     batches: int,
     number: tf.Tensor,
     update: Callable[[Sequence[Pair]], None],
@@ -23,12 +24,13 @@ def accumulate(
     Args:
         pairs: (gradient, variable).
         slots: for each pair, of `SPECS`.
+        flags: for each pair, [R] uint8 that marks rows as written, or None.
         batches: how many make a step.
         number: scalar integer, of this batch from 1.
         update: of the pairs (mean gradient, variable).
     """
-    for (gradient, _), own in zip(pairs, slots, strict=True):
-        _add(gradient, own)
+    for (gradient, _), own, flag in zip(pairs, slots, flags, strict=True):
+        _add(gradient, own, flag)
 
     def step() -> None:
         means = [
@@ -40,12 +42,13 @@ def accumulate(
     tf.cond(number % batches == 0, step, lambda: None)
 
 
-def _add(gradient: Gradient, slots: Sequence[tf.Variable]) -> None:
+def _add(gradient: Gradient, slots: Sequence[tf.Variable], flags: tf.Variable | None) -> None:
     """Adds a batch's gradient to the sum of those before.
 
     Args:
         gradient: dense, or some rows; duplicates are summed.
         slots: of `SPECS`, of the variable whose gradient it is.
+        flags: what marks its rows as written, or None.
     """
     total, seen = slots
     gradient = coalesced(gradient)
@@ -53,6 +56,8 @@ def _add(gradient: Gradient, slots: Sequence[tf.Variable]) -> None:
     values = gradient if rows is None else gradient.values
     write(total, rows, read(total, rows) + tf.cast(values, total.dtype))
     write(seen, rows, tf.ones_like(read(seen, rows)))
+    if flags is not None:
+        write(flags, rows, tf.ones_like(read(flags, rows)))
 
 
 def _mean(gradient: Gradient, slots: Sequence[tf.Variable], batches: int) -> Gradient:

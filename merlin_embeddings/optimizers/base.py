@@ -191,7 +191,8 @@ class SparseOptimizer(Rule, compat.Optimizer):
             if pairs and self.gradient_accumulation_steps:
                 slots = [self._slots_of(variable, accumulation.SPECS) for _, variable in pairs]
                 batches, number = self.gradient_accumulation_steps, self._iterations + 1
-                accumulation.accumulate(pairs, slots, batches, number, self._update)
+                flags = [self._flags_if_table(variable) for _, variable in pairs]
+                accumulation.accumulate(pairs, slots, flags, batches, number, self._update)
             elif pairs:
                 self._update(pairs)
             self._iterations.assign_add(1)
@@ -324,8 +325,12 @@ class SparseOptimizer(Rule, compat.Optimizer):
 
     def _with_average(self, variable: tf.Variable) -> list[tf.Variable]:
         """A variable, the slots of its average and, of a table, what marks rows as written."""
-        flags = [] if table_of(variable) is None else [self._state.flags_of(variable)]
-        return [variable, *self._slots_of(variable, averages.SPECS), *flags]
+        flags = self._flags_if_table(variable)
+        slots = self._slots_of(variable, averages.SPECS)
+        return [variable, *slots, *([] if flags is None else [flags])]
+
+    def _flags_if_table(self, variable: tf.Variable) -> tf.Variable | None:
+        return None if table_of(variable) is None else self._state.flags_of(variable)
 
     def _update_natively(
         self, pairs: Sequence[Pair], scale: tf.Tensor | float, learning_rate: tf.Tensor

@@ -14,6 +14,7 @@ from merlin_embeddings.tables.moving import MovingTable
 from merlin_embeddings.tables.moving_checks import check_moving
 from merlin_embeddings.tables.overwrite import overwrite, write_some
 from merlin_embeddings.tables.request import Request
+from merlin_embeddings.tables.view import view
 
 __all__ = [
     "Bloom",
@@ -32,6 +33,7 @@ __all__ = [
     "lookup",
     "overwrite",
     "table_of",
+    "view",
     "write_some",
 ]
 

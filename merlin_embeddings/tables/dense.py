@@ -33,6 +33,7 @@ class Slot(NamedTuple):
 class _Attached(NamedTuple):
     slot: Slot
     owner: weakref.ref
+    name: str  # what the owner calls it
 
 
 class DenseTable:
@@ -59,9 +60,14 @@ class DenseTable:
             autocast, constraint and name.
         dim: D, if it isn't `config.embedding_dim`.
 
+    Attributes:
+        ids: the id map that gives ids these rows, where there is one.
+
     Raises:
         ValueError: R or D below 1, or initial values of another shape.
     """
+
+    ids: Any = None
 
     def __init__(
         self, config: TableConfig, rows: int, add_weight: Callable, dim: int | None = None
@@ -146,9 +152,43 @@ class DenseTable:
         numbered = (f"{name}_{number}" for number in itertools.count(1))
         free = next(n for n in itertools.chain([name], numbered) if n not in alive)
         self._attached[free] = _Attached(
-            Slot(variable, fill), weakref.ref(self if owner is None else owner)
+            Slot(variable, fill), weakref.ref(self if owner is None else owner), name
         )
         return free
+
+    def slots_among(self, variables: Sequence[Any]) -> Mapping[str, Slot]:
+        """The attached slots that are among some variables, by the names that their owner gave.
+
+        What else has slots of the table, optimizers of before that still live, is left out: so a
+        slot has one name however often a model was compiled.
+
+        Args:
+            variables: those of the optimizer that counts.
+
+        Raises:
+            ValueError: two of them have one name, as of two optimizers that train one table.
+        """
+        wanted = {id(variable) for variable in variables}
+        found: dict[str, Slot] = {}
+        for one in self._attached.values():
+            if one.owner() is None or id(one.slot.variable) not in wanted:
+                continue
+            if one.name in found:
+                raise ValueError(
+                    f"table '{self.name}': two optimizers of one model keep a slot '{one.name}' "
+                    "for it; a table has one optimizer"
+                )
+            found[one.name] = one.slot
+        return MappingProxyType(found)
+
+    @property
+    def seed(self) -> int:
+        """Of the initializer: the config's, or what was drawn; a checkpoint gives it back."""
+        return self._seed
+
+    @seed.setter
+    def seed(self, value: int) -> None:
+        self._seed = value
 
     @property
     def guard(self) -> native.Attached | None:

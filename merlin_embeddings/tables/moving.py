@@ -93,6 +93,15 @@ class MovingTable(DenseTable):
         """How many ids can have a row at a time."""
         return self.ids.capacity
 
+    @property
+    def salt(self) -> int:
+        """What tells apart the values that ids start with in one model from those in another."""
+        return int(compat.raw_variable(self._salt).numpy())
+
+    @salt.setter
+    def salt(self, value: int) -> None:
+        compat.raw_variable(self._salt).assign(value)
+
     def size(self) -> int:
         """How many ids have a row."""
         return int(self.ids.used())

@@ -1,0 +1,6 @@
+"""Models as checkpoints: their tables, optimizer, id maps, weights and random generators."""
+
+from merlin_embeddings.saving.load import Loaded, load
+from merlin_embeddings.saving.save import Saved, save
+
+__all__ = ["Loaded", "Saved", "load", "save"]
