@@ -13,7 +13,7 @@ from typing import Any
 from merlin_embeddings.checkpoint import checks, disk, manifest
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
 from merlin_embeddings.checkpoint.manifest import Base, FileInfo, Manifest, Table
-from merlin_embeddings.checkpoint.reader import Checkpoint
+from merlin_embeddings.checkpoint.reader import MANIFEST, Checkpoint
 from merlin_embeddings.checkpoint.writer import part_file
 
 _PACKAGES = ("merlin-embeddings", "tensorflow", "tensorflow-cpu", "keras", "numpy")
@@ -38,13 +38,41 @@ def commit(
             is read from there. It has to stay where it is from here, or both are moved together.
         overwrite: whether a checkpoint of this name is replaced.
 
+    What the parts wrote is removed if anything but a part being missing is wrong.
+
     Raises:
-        FileNotFoundError: a part is missing.
+        FileNotFoundError: a part is missing, or the base.
         FileExistsError: something has the name, and isn't to be replaced.
         ValueError: parts that don't fit together, that lack rows or have them twice, or a base that
             doesn't fit.
     """
     path = Path(path).absolute()
+    folder = disk.partial(path)
+    for part in range(parts):
+        if not (folder / part_file(part)).exists():
+            raise FileNotFoundError(
+                f"{folder / part_file(part)} is missing: part {part} of {parts} wasn't finished"
+            )
+    try:
+        content = _manifest(path, parts, step, metadata, base)
+        if not overwrite and (path.exists() or path.is_symlink()):
+            raise disk.exists(path)
+        disk.write_file(folder / MANIFEST, content)
+        disk.sync_folder(folder)
+        disk.move_in(folder, path, overwrite)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _manifest(
+    path: Path,
+    parts: int,
+    step: int | None,
+    metadata: Mapping[str, Any] | None,
+    base: str | os.PathLike | None,
+) -> bytes:
+    """The manifest's content; what isn't in it is removed from the folder."""
     folder = disk.partial(path)
     tables, groups = _merged(folder, parts)
     link = None
@@ -66,12 +94,8 @@ def commit(
     content = found.to_bytes()
     # What can't be read isn't committed.
     Manifest.from_bytes(content, "the manifest")
-    if not overwrite and (path.exists() or path.is_symlink()):
-        raise disk.exists(path)
     _remove_others(folder, tables, groups)
-    disk.write_file(folder / "manifest.json", content)
-    disk.sync_folder(folder)
-    disk.move_in(folder, path, overwrite)
+    return content
 
 
 def _merged(folder: Path, parts: int) -> tuple[dict[str, Table], dict[str, FileInfo]]:
@@ -79,12 +103,7 @@ def _merged(folder: Path, parts: int) -> tuple[dict[str, Table], dict[str, FileI
     groups: dict[str, FileInfo] = {}
     for part in range(parts):
         file = folder / part_file(part)
-        try:
-            content = file.read_bytes()
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                f"{file} is missing: part {part} of {parts} wasn't finished"
-            ) from None
+        content = file.read_bytes()
         some, more = manifest.contents_from_json(checks.parse(content, str(file)), str(file))
         for name, table in some.items():
             known = tables.get(name, Table(table.info, ()))

@@ -31,6 +31,15 @@ def present(path: Path) -> Path:
     return path
 
 
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those that it is in; their names have reached the disk then."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
 def sync_folder(path: Path) -> None:
     """Has the names in a folder reach the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -71,20 +80,15 @@ def move_in(new: Path, path: Path, overwrite: bool) -> None:
     """
     if not path.exists() and not path.is_symlink():
         _rename_new(new, path)
-        sync_folder(path.parent)
-        shutil.rmtree(aside(path), ignore_errors=True)
-        return
-    if not overwrite:
+    elif not overwrite:
         raise exists(path)
-    if _renameat2(new, path, _EXCHANGE):
-        sync_folder(path.parent)
-        shutil.rmtree(new)
-        return
-    shutil.rmtree(aside(path), ignore_errors=True)
-    os.rename(path, aside(path))
-    os.rename(new, path)
+    elif not _renameat2(new, path, _EXCHANGE):
+        shutil.rmtree(aside(path), ignore_errors=True)
+        os.rename(path, aside(path))
+        os.rename(new, path)
     sync_folder(path.parent)
-    shutil.rmtree(aside(path))
+    for old in (new, aside(path)):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def exists(path: Path) -> FileExistsError:

@@ -39,13 +39,14 @@ class FileWriter:
         block: int,
     ) -> None:
         self._file, self._block = file, block
+        self._path = folder / file
         self._layout = layout.lay_out(specs)
         self._at = {name: tensor.offset for name, tensor in self._layout.tensors.items()}
         self._sums = {
             name: _Sums(tensor.width * block) for name, tensor in self._layout.tensors.items()
         }
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(folder / file, flags, 0o666)
+        self._descriptor = os.open(self._path, flags, 0o666)
         try:
             disk.write_all(self._descriptor, self._layout.header, 0)
         except BaseException:
@@ -68,7 +69,10 @@ class FileWriter:
         if at + len(raw) > tensor.offset + tensor.bytes:
             raise ValueError(f"'{self._file}': tensor '{name}' gets more than its {tensor.shape}")
         self._sums[name].add(raw)
-        disk.write_all(self._descriptor, raw.data, at)
+        try:
+            disk.write_all(self._descriptor, raw.data, at)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
         self._at[name] = at + len(raw)
 
     def finish(self) -> FileInfo:
@@ -141,9 +145,10 @@ class FileReader:
         raw = np.empty(max(last - first, 0) * tensor.width, np.uint8)
         self._fill(raw, tensor.offset + first * tensor.width)
         self._check(name, raw, first, block * tensor.width)
-        values = raw.view(layout.numpy_dtype(tensor.dtype)).reshape(-1, *tensor.shape[1:])
+        values = raw.view(layout.numpy_dtype(tensor.dtype))
         if not tensor.shape:
             return values.reshape(())
+        values = values.reshape(max(last - first, 0), *tensor.shape[1:])
         return values[start - first : stop - first]
 
     def take(self, name: str, entries: np.ndarray) -> np.ndarray:
@@ -271,20 +276,37 @@ def open_inside(folder: Path, info: FileInfo) -> int:
         BrokenCheckpoint: it is no file, is reached by a link, or is longer or shorter.
     """
     path = folder / info.file
-    if path.parent.resolve() != folder.resolve().joinpath(*Path(info.file).parts[:-1]):
-        raise BrokenCheckpoint(f"{path} is reached by a link that leads elsewhere")
+    for parent in Path(info.file).parents:
+        if (folder / parent).is_symlink() and folder != folder / parent:
+            raise BrokenCheckpoint(f"{path} is reached by a link")
+    try:
+        descriptor = open_file(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing; the manifest names it") from None
+    size = os.fstat(descriptor).st_size
+    if size != info.bytes:
+        os.close(descriptor)
+        raise BrokenCheckpoint(f"{path} has {size} bytes, the manifest says {info.bytes}")
+    return descriptor
+
+
+def open_file(path: Path) -> int:
+    """A descriptor to read what is a file itself: no link, no device, nothing that waits.
+
+    Raises:
+        FileNotFoundError: it isn't there.
+        BrokenCheckpoint: it is something else, or can't be read.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing; the manifest names it") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{path} is missing") from None
     except OSError as error:
         raise BrokenCheckpoint(f"{path} can't be read: {error.strerror}") from None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size != info.bytes:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        kind = f"{status.st_size} bytes" if stat.S_ISREG(status.st_mode) else "no file"
-        raise BrokenCheckpoint(f"{path} is {kind}, the manifest says {info.bytes} bytes")
+        raise BrokenCheckpoint(f"{path} is no file")
     return descriptor
 
 

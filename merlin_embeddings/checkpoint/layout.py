@@ -38,6 +38,8 @@ FLOATS = ("float32", "bfloat16", "float16", "float64")
 _NAMES = {there: here for here, there in DTYPES.items()}
 # What the format allows.
 LONGEST_HEADER = 100_000_000
+_MOST_AXES = 32
+_MOST_ENTRIES = 2**59
 
 
 class Tensor(NamedTuple):
@@ -147,6 +149,9 @@ def parse_header(header: bytes, length: int, what: str) -> dict[str, Tensor]:
             raise BrokenCheckpoint(f"{named} has the unknown dtype {str(dtype)[:80]!r}")
         shape = checks.lengths(entry["shape"], f"{named}, shape")
         begin, end = checks.span(entry["data_offsets"], f"{named}, data_offsets")
+        # numpy can't have others, not even where a length is 0.
+        if len(shape) > _MOST_AXES or math.prod(max(n, 1) for n in shape) > _MOST_ENTRIES:
+            raise BrokenCheckpoint(f"{named} has the shape {str(list(shape))[:80]}, too large")
         tensor = Tensor(_NAMES[dtype], shape, len(header) + begin)
         if tensor.bytes != end - begin:
             raise BrokenCheckpoint(

@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import xxhash
+
 from merlin_embeddings.checkpoint import checks
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
 from merlin_embeddings.checkpoint.layout import DTYPES, FLOATS
-from merlin_embeddings.checkpoint.names import check_inside
+from merlin_embeddings.checkpoint.names import check_inside, is_path
 
 FORMAT = "merlin-embeddings checkpoint"
 VERSION = 1
 KINDS = ("row", "id")
+_SEAL = b',\n "checksum": '
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class TableInfo:
         return cls(
             name=name,
             rows=checks.integer(data["rows"], f"{what}, rows"),
-            dim=checks.integer(data["dim"], f"{what}, dim"),
+            dim=checks.integer(data["dim"], f"{what}, dim", lowest=1),
             dtype=_float_dtype(data["dtype"], what),
             key=_one_of(data["key"], KINDS, f"{what}, key"),
             slots={
@@ -337,7 +340,8 @@ class Manifest:
             "metadata": dict(self.metadata),
             **contents_to_json(self.tables, self.groups),
         }
-        return json.dumps(data, indent=1, allow_nan=False).encode()
+        text = json.dumps(data, indent=1, allow_nan=False)
+        return sealed(text.removesuffix("\n}").encode())
 
     @classmethod
     def from_bytes(cls, content: bytes, what: str) -> Manifest:
@@ -353,6 +357,12 @@ class Manifest:
         data = checks.parse(content, what)
         if data.get("format") != FORMAT:
             raise BrokenCheckpoint(f"{what} is no manifest of a checkpoint (no format {FORMAT!r})")
+        body = content[: max(content.rfind(_SEAL), 0)]
+        if sealed(body) != content:
+            raise BrokenCheckpoint(
+                f"{what}: its checksum isn't that of what is before it; the file was changed or "
+                "broken after it was written"
+            )
         version = checks.integer(data.get("version"), f"{what}, version", lowest=1)
         if version > VERSION:
             raise BrokenCheckpoint(
@@ -374,6 +384,12 @@ class Manifest:
             },
             base=checks.optional(_base, data["base"], f"{what}, base"),
         )
+
+
+def sealed(body: bytes) -> bytes:
+    """A JSON object, given without its end, with a checksum of what was given as its last value."""
+    sum_of = xxhash.xxh3_64_hexdigest(body).encode()
+    return body + _SEAL + b'"' + sum_of + b'"\n}\n'
 
 
 def contents_to_json(tables: Mapping[str, Table], groups: Mapping[str, FileInfo]) -> dict[str, Any]:
@@ -419,7 +435,7 @@ def _base(data: Any, what: str) -> Base:
     data = checks.mapping(data, what)
     checks.only(data, {"path", "id"}, what)
     path = checks.text(data["path"], f"{what}, path")
-    if not path or path.startswith("/") or "\0" in path:
+    if not path or path.startswith("/") or not is_path(path):
         raise BrokenCheckpoint(f"{what}, path must lead from this folder to it, not {path[:80]!r}")
     return Base(path, checks.text(data["id"], f"{what}, id"))
 

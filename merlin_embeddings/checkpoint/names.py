@@ -25,6 +25,14 @@ def folder_name(name: str) -> str:
     return f"{encoded[:_LONGEST]}~{xxhash.xxh3_64_hexdigest(name.encode())}"
 
 
+def is_path(path: str) -> bool:
+    """Whether the system can have a file of this name."""
+    try:
+        return b"\0" not in path.encode()
+    except UnicodeEncodeError:
+        return False
+
+
 def check_inside(path: str, what: str) -> str:
     """`path`, if it leads from a folder to a file in it.
 
@@ -32,6 +40,7 @@ def check_inside(path: str, what: str) -> str:
         BrokenCheckpoint: it is absolute, or leads out of the folder.
     """
     parts = path.split("/")
-    if not path or any(part in ("", ".", "..") for part in parts) or {"\\", "\0"} & set(path):
+    climbs = any(part in ("", ".", "..") for part in parts)
+    if climbs or "\\" in path or not is_path(path):
         raise BrokenCheckpoint(f"{what}: the file {path[:80]!r} isn't inside of the checkpoint")
     return path

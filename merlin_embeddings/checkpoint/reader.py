@@ -13,6 +13,7 @@ import numpy as np
 from merlin_embeddings.checkpoint import ahead, disk, manifest
 from merlin_embeddings.checkpoint.arrays import Arrays
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
+from merlin_embeddings.checkpoint.files import open_file
 from merlin_embeddings.checkpoint.manifest import FileInfo, Manifest, ShardInfo, Table, TableInfo
 from merlin_embeddings.checkpoint.rows import ShardReader, Wanted, among
 from merlin_embeddings.checkpoint.shards import Specs, specs_of
@@ -345,12 +346,12 @@ class Checkpoint:
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
-        with open(path, "rb") as file:
-            content = file.read(_LARGEST_MANIFEST + 1)
-    except (FileNotFoundError, NotADirectoryError):
+        with open(open_file(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_MANIFEST:
+                raise BrokenCheckpoint(f"{path} is longer than {_LARGEST_MANIFEST} bytes")
+            content = file.read()
+    except FileNotFoundError:
         raise FileNotFoundError(f"there is no checkpoint at {folder}: no {MANIFEST}") from None
-    if len(content) > _LARGEST_MANIFEST:
-        raise BrokenCheckpoint(f"{path} is longer than {_LARGEST_MANIFEST} bytes")
     return Manifest.from_bytes(content, str(path))
 
 

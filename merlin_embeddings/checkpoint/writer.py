@@ -62,7 +62,7 @@ class Writer:
             raise disk.exists(self.path)
         self._part = part
         self._folder = disk.partial(self.path)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._folder)
         self._lock = self._take_part()
         self._tables: dict[str, Table] = {}
         self._groups: dict[str, FileInfo] = {}
@@ -77,10 +77,14 @@ class Writer:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is None:
-            self.finish()
-        else:
+        if kind is not None:
             self.abort()
+            return
+        try:
+            self.finish()
+        except BaseException:
+            self.abort()
+            raise
 
     def table(
         self,
@@ -173,6 +177,7 @@ class Writer:
 
     def abort(self) -> None:
         """Removes what this part has written."""
+        (self._folder / part_file(self._part)).unlink(missing_ok=True)
         for path in self._made:
             path.unlink(missing_ok=True)
         for folder in sorted({path.parent for path in self._made}, reverse=True):
@@ -215,10 +220,7 @@ class Writer:
 
     def _new_file(self, table: str) -> str:
         folder = f"tables/{folder_name(table)}"
-        fresh = not (self._folder / folder).exists()
-        (self._folder / folder).mkdir(parents=True, exist_ok=True)
-        if fresh:
-            disk.sync_folder(self._folder / "tables")
+        disk.make_folder(self._folder / folder)
         number = len(self._tables[table].shards) if table in self._tables else 0
         file = f"{folder}/{self._part:05d}-{number:05d}.safetensors"
         self._made.append(self._folder / file)
@@ -303,6 +305,8 @@ def _check(
     virtual_shards: tuple[int, int] | None,
 ) -> None:
     what = f"table '{info.name}'"
+    if info.dim < 1 or info.rows < 0:
+        raise ValueError(f"{what}: a table can't be [{info.rows}, {info.dim}]")
     if keys is not None and (keys.step != 1 or len(keys) != total or keys.start < 0):
         raise ValueError(f"{what}: {keys} aren't the keys of {total} rows in order")
     if keys is not None and (info.key != "row" or keys.stop > info.rows):
