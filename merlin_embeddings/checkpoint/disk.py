@@ -7,11 +7,30 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
+_RANGE_WRITE = 2
 # The kernel or the file system doesn't know the flags.
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+
+
+def _of_libc(name: str, *types: Any) -> Any:
+    try:
+        call = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except AttributeError:
+        return None
+    call.argtypes = types
+    return call
+
+
+_sync_file_range = _of_libc(
+    "sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
+)
+_rename = _of_libc(
+    "renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint
+)
 
 
 def partial(path: Path) -> Path:
@@ -67,6 +86,12 @@ def write_all(descriptor: int, content: bytes | memoryview, offset: int) -> None
         view, offset = view[written:], offset + written
 
 
+def start_writing(descriptor: int, offset: int, length: int) -> None:
+    """Has the disk begin with what was written, where the system can: a sync then waits less."""
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, offset, length, _RANGE_WRITE)
+
+
 def move_in(new: Path, path: Path, overwrite: bool) -> None:
     """Gives a whole checkpoint its name; until then, `path` is what it was.
 
@@ -110,11 +135,9 @@ def _rename_new(new: Path, path: Path) -> None:
 
 def _renameat2(old: Path, new: Path, flags: int) -> bool:
     """Renames with flags of Linux's; False where there are none."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:
+    if _rename is None:
         return False
-    if rename(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), flags) == 0:
+    if _rename(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), flags) == 0:
         return True
     number = ctypes.get_errno()
     if number in _UNKNOWN:

@@ -243,7 +243,9 @@ class Writer:
             _check_entries(info, some)
             if keys is None:
                 made.append("keys", some.keys)
-            elif not np.array_equal(some.keys, keys[at : at + len(some)]):
+            elif not np.array_equal(
+                some.keys, np.arange(keys.start + at, keys.start + at + len(some))
+            ):
                 raise ValueError(
                     f"table '{info.name}': the keys from {at} on aren't those of {keys}"
                 )
