@@ -27,7 +27,8 @@ class Dynamic:
         initial: rows that the index has room for at first, in [1, max_rows]; it doubles.
         max_rows: how many ids can have rows at a time, at most 2**29.
         when_full: "error": a step that needs more rows than there are is an error and changes
-            nothing. A policy ("lru", ...; see `ManagedCollision`): by it, other ids lose theirs.
+            nothing. A policy ("lru", ...; see `ManagedCollision`, its `admit_probability` too): by
+            it, other ids lose theirs.
         policy: with "error", what the scores are that `restrict` goes by; None: `ids.LRU()`.
         open_routes: rows stay with the ids of a step for at most so many newer steps, [0, 32767],
             should its update never come.
@@ -89,5 +90,5 @@ class Dynamic:
         layout = native.IdLayout(
             "dynamic", self.max_rows, initial=self.initial, label=f"table '{name}'"
         )
-        admission = native_policy(policy, open_routes=self.open_routes, evict=evict)
+        admission = native_policy(policy, contest=True, open_routes=self.open_routes, evict=evict)
         return IdTableMap(layout, policy, admission, add_weight, name)

@@ -32,9 +32,14 @@ class ManagedCollision:
             of 16, by less than 1/64 where it is over 2,048; `rows` says what became of it.
         policy: "lru", "lfu", "epoch_lru", "epoch_lfu", "custom", or one of `ids.LRU`, `ids.LFU`,
             `ids.EpochLRU`, `ids.EpochLFU`, `ids.TTL`, `ids.Custom`.
-        admit_after: an id gets a row at its n-th sighting, n in [1, 255].
-        admit_probability: an id gets a row with this probability in each step that sees it; which
-            ids do is a function of (id, step). None: always.
+        admit_after: an id may get a row at its n-th sighting, n in [1, 255].
+        admit_probability: an id gets a row with this probability in each step that sees it,
+            whatever goes for it; which ids do is a function of (id, step). 1: always. None: as
+            the policy has it. By LFU and EpochLFU an id that was seen more often than the one that
+            would go for it takes its row; another one does so with probability 1 / (the other's
+            count + 1) for each sighting, and counts as often as the other then ("randomized
+            admission policy", Ben Basat et al., 2019). By Custom one of a lower score doesn't. By
+            the others, always.
         oov_rows: rows behind the others that ids without rows of their own share. 0: no vector.
         open_routes: rows stay with the ids of a step for at most so many newer steps, [0, 32767],
             should its update never come.
@@ -88,6 +93,7 @@ class ManagedCollision:
         del vocabulary_size
         admission = native_policy(
             self.policy,
+            contest=self.admit_probability is None,
             admit_probability=1.0 if self.admit_probability is None else self.admit_probability,
             oov_rows=self.oov_rows,
             open_routes=self.open_routes,

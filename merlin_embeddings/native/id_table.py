@@ -92,6 +92,7 @@ class IdPolicy:
     half_life: int = 1
     ttl: int = 1
     admit_probability: float = 1.0
+    contest: bool = False
     open_routes: int = 16
     oov_rows: int = 0
     evict: bool = True

@@ -87,40 +87,54 @@ MERLIN_ALWAYS_INLINE void grow_for(const IdTable& table, int64_t ids, IdSpace* s
   }
 }
 
-// The slot that an id which has none gets, or kNoSlot; its tag, score, pin and row are written. Its
-// key isn't: the caller hands what it got to name_slot, for many ids together, whose cache misses
-// are under way by then. The tally says what else the call did so far.
+// An id that has no slot and wants one.
+struct Claim {
+  uint64_t hash;
+  uint32_t score;
+  uint32_t times, seen;  // in this step, and in all as far as is known
+  uint16_t pin;
+  bool sure;  // wins against any id
+};
+
+// The slot that an id gets, or kNoSlot; its tag, score, pin and row are written. Its key isn't: the
+// caller hands what it got to name_slot, for many ids together, whose cache misses are under way by
+// then. The tally says what else the call did so far.
 struct Given {
   int64_t slot;
   bool evicts;
+  bool lost;  // against the id that would have gone
 };
 
-MERLIN_ALWAYS_INLINE Given give_slot(const IdTable& table, const Step& step, uint64_t hash,
-                                     uint32_t score, uint16_t pin, IdSpace* space, Tally* tally) {
-  IdPlace place = space->place(hash);
-  Given given = {kNoSlot, false};
+MERLIN_ALWAYS_INLINE Given give_slot(const IdTable& table, const Step& step, Claim claim,
+                                     IdSpace* space, Tally* tally) {
+  IdPlace place = space->place(claim.hash);
+  Given given = {kNoSlot, false, false};
   const bool has_row = !table.dynamic() || table.meters[kUsed] + tally->inserted - tally->evicted <
                                                table.shape.max_rows;
   if (has_row && !space->full) {
     given.slot = empty_slot(table, place);
     while (given.slot == kNoSlot && grow(table, space)) {
-      place = space->place(hash);
+      place = space->place(claim.hash);
       given.slot = empty_slot(table, place);
     }
   }
   given.evicts = given.slot == kNoSlot;
   if (given.evicts) {
     if (table.dynamic() && !step.policy.evict) return given;
-    given.slot = victim(table, place, step);
-    if (given.slot == kNoSlot) return given;
+    const int64_t slot = victim(table, place, step);
+    if (slot == kNoSlot) return given;
+    given.lost = !claim.sure &&
+                 !step.wins(table.scores[slot], claim.times, claim.seen, claim.hash, &claim.score);
+    if (given.lost) return given;
+    given.slot = slot;
     ++tally->evicted;
   } else if (table.dynamic()) {
     table.rows[given.slot] = static_cast<int32_t>(take_row(table));
   }
   ++tally->inserted;
   table.tags[given.slot] = place.tag;
-  table.scores[given.slot] = score;
-  table.pins[given.slot] = pin;
+  table.scores[given.slot] = claim.score;
+  table.pins[given.slot] = claim.pin;
   return given;
 }
 

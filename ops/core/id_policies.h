@@ -124,9 +124,43 @@ struct Step {
     return !pinned(pin_of_slot) & (int64_t{score} < lowest_kept);
   }
 
+  // Of an id in this step: uniform in [0, 1).
+  MERLIN_ALWAYS_INLINE double draw(uint64_t hash) const {
+    return static_cast<double>(mix(hash ^ admit_key) >> 11) * 0x1p-53;
+  }
+
   MERLIN_ALWAYS_INLINE bool admitted_by_chance(uint64_t hash) const {
-    return policy.admit_probability >= 1 ||
-           static_cast<double>(mix(hash ^ admit_key) >> 11) * 0x1p-53 < policy.admit_probability;
+    return policy.admit_probability >= 1 || draw(hash) < policy.admit_probability;
+  }
+
+  // Whether an id takes the row of the one with score `theirs`. It does if it was seen more often,
+  // `seen` times as far as is known; else each of its `times` sightings of this step does so with
+  // probability 1 / (their count + 1), and then it counts as one more than the other. So counts are
+  // right on average without memory for ids that have no row (randomized admission policy, Ben
+  // Basat, Chen, Einziger, Friedman 2019). *score, of the id itself, grows accordingly.
+  MERLIN_ALWAYS_INLINE bool wins(uint32_t theirs, uint32_t times, uint32_t seen, uint64_t hash,
+                                 uint32_t* score) const {
+    double count = 0;
+    switch (policy.contest ? policy.kind : PolicyKind::kLru) {
+      case PolicyKind::kLfu:
+        count = theirs;
+        break;
+      case PolicyKind::kDecayedLfu:
+        count = static_cast<double>(power_of_two(int64_t{theirs} - log_base)) * 0x1p-31;
+        break;
+      case PolicyKind::kEpochLfu:
+        if (theirs < epoch_bits) return true;
+        count = theirs - epoch_bits;
+        break;
+      case PolicyKind::kCustom:
+        return *score >= theirs;
+      default:
+        return true;
+    }
+    if (seen <= count && draw(hash) * (count + 1) >= times) return false;
+    const uint32_t more = next(theirs, 1, 0, hash);
+    *score = *score < more ? more : *score;
+    return true;
   }
 
   MERLIN_ALWAYS_INLINE uint32_t epoch_count(uint64_t count) const {

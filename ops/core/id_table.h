@@ -112,6 +112,7 @@ struct IdPolicy {
   int64_t ttl = 1;               // kTtl: in assigns, >= 1
   int64_t admit_after = 1;       // sightings, [1, kMaxAdmitAfter]; above 1 the table has a filter
   double admit_probability = 1;  // (0, 1], of each assign that sees the id; hash of (id, clock)
+  bool contest = false;          // newcomers must win against the id that would go: Step::wins
   int64_t open_routes = 16;      // [0, kMaxOpenRoutes]
   int64_t oov_rows = 0;          // without a row of its own: row capacity + hash % oov_rows, or -1
   bool evict = true;             // dynamic: false asks for an error when all rows are taken

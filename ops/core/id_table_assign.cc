@@ -107,7 +107,7 @@ class Group {
         __builtin_prefetch(&missing_[place]);
         if (filtered) __builtin_prefetch(filter.place(ahead, space_.shard(ahead)).line, 1);
       }
-      Newcomer n = {order_[i].first, i, i, 0, 0};
+      Newcomer n = {order_[i].first, i, i, 0, 0, 0};
       uint64_t count = 0;
       for (; n.end < order_.size() && order_[n.end].first == n.hash; ++n.end) {
         const Entry& e = missing_[order_[n.end].second];
@@ -115,8 +115,8 @@ class Group {
         n.given = std::max(n.given, e.given);
       }
       i = n.end;
-      n.count = saturated(count);
-      if (admits(table_, step_, n.hash, space_.shard(n.hash), &n.count))
+      n.times = n.seen = saturated(count);
+      if (admits(table_, step_, n.hash, space_.shard(n.hash), &n.seen))
         newcomers_.push_back(n);
       else
         refuse(n, &tally_.not_admitted);
@@ -140,8 +140,9 @@ class Group {
       for (size_t j = i; j < i + n; ++j) prefetch(space->place(newcomers_[j].hash));
       for (size_t j = 0; j < n; ++j) {
         const Newcomer& c = newcomers_[i + j];
-        const uint32_t score = step_.first(c.count, c.given, c.hash);
-        given[j] = give_slot(table_, step_, c.hash, score, step_.pin, space, &tally_);
+        const uint32_t score = step_.first(c.seen, c.given, c.hash);
+        given[j] = give_slot(table_, step_, {c.hash, score, c.times, c.seen, step_.pin, false},
+                             space, &tally_);
         if (given[j].slot != kNoSlot) __builtin_prefetch(table_.keys + given[j].slot, 1);
       }
       for (size_t j = 0; j < n; ++j) {
@@ -150,8 +151,8 @@ class Group {
           name_slot(table_, given[j], missing_[order_[c.begin].second].id, changes);
           give(c, row_of(table_, given[j].slot));
         } else {
-          refuse(c,
-                 step_.policy.kind == PolicyKind::kTtl ? &tally_.not_admitted : &tally_.overflowed);
+          const bool waits = given[j].lost || step_.policy.kind == PolicyKind::kTtl;
+          refuse(c, waits ? &tally_.not_admitted : &tally_.overflowed);
         }
       }
     }
@@ -172,7 +173,7 @@ class Group {
   struct Newcomer {
     uint64_t hash;
     uint32_t begin, end;  // in the order
-    uint32_t count, given;
+    uint32_t times, seen, given;
   };
 
   template <Touch touch>

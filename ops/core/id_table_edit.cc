@@ -66,7 +66,8 @@ IdTrouble upsert(const IdTable& table, const IdPolicy& policy, const int64_t* id
     const uint32_t given = scores ? static_cast<uint32_t>(scores[i]) : 0;
     if (slot == kNoSlot) {
       const Given made =
-          give_slot(table, step, hash, scores ? given : step.first(1, 0, hash), 0, &space, &tally);
+          give_slot(table, step, {hash, scores ? given : step.first(1, 0, hash), 1, 1, 0, true},
+                    &space, &tally);
       if (made.slot != kNoSlot) name_slot(table, made, ids[i], changes);
     } else if (scores) {
       table.scores[slot] = given;

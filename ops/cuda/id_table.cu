@@ -45,6 +45,7 @@ struct Work {
   uint32_t* first;             // [U], its first place in the order
   uint64_t* sums;              // [U]
   uint32_t* given;             // [U]
+  uint32_t* seen;              // [U], of those that are admitted
   int64_t* slots;              // [U], kNoSlot: missing; kSkipped: padding
   int64_t* rows;               // [U]
   CudaChange* changes;         // [U]
@@ -73,6 +74,7 @@ size_t lay_out(int64_t n, char* base, Work* w) {
   take(&w->first, n);
   take(&w->sums, n);
   take(&w->given, n);
+  take(&w->seen, n);
   take(&w->slots, n);
   take(&w->rows, n);
   take(&w->changes, n);
@@ -190,21 +192,25 @@ __device__ void refuse(const IdTable& table, const Step& step, Work w, int64_t u
 __device__ bool admit_one(const IdTable& table, const Step& step, const IdSpace& space, Work w,
                           int64_t u, Tally* tally) {
   const uint64_t hash = w.sorted[w.first[u]];
-  uint32_t count = saturated(w.sums[u]);
-  const bool yes = admits(table, step, hash, space.shard(hash), &count);
+  uint32_t seen = saturated(w.sums[u]);
+  const bool yes = admits(table, step, hash, space.shard(hash), &seen);
   if (!yes) refuse(table, step, w, u, hash, &tally->not_admitted);
   // The score is known now; `given` carries it.
-  if (yes) w.given[u] = step.first(count, w.given[u], hash);
+  if (yes) {
+    w.given[u] = step.first(seen, w.given[u], hash);
+    w.seen[u] = seen;
+  }
   return yes;
 }
 
 __device__ void insert_one(const IdTable& table, const IdList& list, const Step& step,
                            IdSpace* space, Work w, int64_t u, Tally* tally) {
   const uint64_t hash = w.sorted[w.first[u]];
-  const Given given = give_slot(table, step, hash, w.given[u], step.pin, space, tally);
+  const Claim claim = {hash, w.given[u], saturated(w.sums[u]), w.seen[u], step.pin, false};
+  const Given given = give_slot(table, step, claim, space, tally);
   if (given.slot == kNoSlot) {
-    refuse(table, step, w, u, hash,
-           step.policy.kind == PolicyKind::kTtl ? &tally->not_admitted : &tally->overflowed);
+    const bool waits = given.lost || step.policy.kind == PolicyKind::kTtl;
+    refuse(table, step, w, u, hash, waits ? &tally->not_admitted : &tally->overflowed);
     return;
   }
   const int64_t id = list.ids[w.order[w.first[u]]];

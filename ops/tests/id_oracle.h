@@ -87,6 +87,7 @@ class IdOracle {
     std::map<uint64_t, Seen> sorted;
     for (const Seen& s : ids) sorted[splitmix(s.id)] = s;
     std::vector<Seen> missing, admitted;
+    std::map<int64_t, int64_t> times;  // of missing ids, in this call
     for (const auto& [hash, s] : sorted)
       if (where.count(s.id) == 0) missing.push_back(s);
     if (dynamic && !policy.evict && missing.size() > free.size()) return false;
@@ -102,18 +103,16 @@ class IdOracle {
       (*rows)[s.id] = slot.row;
     }
     for (Seen s : missing) {
-      const int64_t times = s.count;
+      times[s.id] = s.count;
       bool enough = true;
       if (policy.admit_after > 1) {
         s.count = std::max(s.count, count(s));
         enough = s.count >= policy.admit_after;
       }
-      const double draw = std::ldexp(
-          static_cast<double>(splitmix(splitmix(s.id) ^ splitmix(2 * clock)) >> 11), -53);
-      if (enough && draw < policy.admit_probability) {
+      if (enough && draw(s.id) < policy.admit_probability) {
         admitted.push_back(s);
       } else {
-        not_admitted += times;
+        not_admitted += times[s.id];
         (*rows)[s.id] = without(s.id);
       }
     }
@@ -122,33 +121,58 @@ class IdOracle {
     while (dynamic && 5 * wanted > 3 * buckets * shape.shards * 16 && grow()) {
     }
     for (const Seen& s : admitted) {
-      const int64_t slot = insert(s.id, touched(-1, s), clock);
+      lost = false;
+      const int64_t slot = insert(s.id, touched(-1, s), clock, times[s.id], s.count);
       (*rows)[s.id] = slot < 0 ? without(s.id) : slots[slot].row;
       if (slot >= 0) continue;
-      int64_t times = 0;
-      for (const Seen& m : missing) times += m.id == s.id ? m.count : 0;
-      (policy.kind == PolicyKind::kTtl ? not_admitted : overflowed) += times;
+      (lost || policy.kind == PolicyKind::kTtl ? not_admitted : overflowed) += times[s.id];
     }
     return true;
+  }
+
+  // Of an id in this step, uniform in [0, 1).
+  double draw(int64_t id) const {
+    return std::ldexp(static_cast<double>(splitmix(splitmix(id) ^ splitmix(2 * clock)) >> 11), -53);
+  }
+
+  // The score of a newcomer that takes the row of one with score `theirs`, or -1: it doesn't.
+  double contest(double theirs, int64_t id, double score, int64_t times, int64_t seen) const {
+    const double now = std::floor(4096.0 * clock / policy.half_life), era = epoch * 1048576.0;
+    const bool decays = policy.kind == PolicyKind::kDecayedLfu;
+    if (policy.kind == PolicyKind::kCustom) return score < theirs ? -1 : score;
+    if (policy.kind == PolicyKind::kEpochLfu && theirs < era) return score;
+    if (policy.kind == PolicyKind::kEpochLfu) theirs -= era;
+    if (policy.kind != PolicyKind::kLfu && policy.kind != PolicyKind::kEpochLfu && !decays)
+      return score;
+    const double count = decays ? std::exp2((theirs - now) / 4096) : theirs;
+    if (static_cast<double>(seen) <= count && draw(id) >= static_cast<double>(times) / (count + 1))
+      return -1;
+    const double higher = decays                            ? now + 4096 * std::log2(count + 1)
+                          : policy.kind == PolicyKind::kLfu ? std::min(count + 1, 4294967295.0)
+                                                            : era + std::min(count + 1, 1048575.0);
+    return std::max(score, higher);
   }
 
   int64_t without(int64_t id) const {
     return policy.oov_rows == 0 ? -1 : shape.max_rows + splitmix(id) % policy.oov_rows;
   }
 
-  // A slot for a missing id, or -1.
-  int64_t insert(int64_t id, double score, int64_t seen) {
+  // A slot for a missing id, or -1; one that was seen 0 times contests nothing.
+  int64_t insert(int64_t id, double score, int64_t last, int64_t times, int64_t seen) {
     int64_t slot = -1;
     if (!free.empty()) {
       slot = empty(id);
       while (slot < 0 && dynamic && grow()) slot = empty(id);
     }
-    Slot made = {id, slot, score, seen};
+    Slot made = {id, slot, score, last};
     if (slot < 0) {
       if (dynamic && !policy.evict) return -1;
       slot = victim(id);
       if (slot < 0) return -1;
       const Slot& old = slots[slot];
+      if (policy.contest && times > 0) made.score = contest(old.score, id, score, times, seen);
+      lost = made.score < 0;
+      if (lost) return -1;
       made.row = old.row;
       changes.push_back({old.row, {true, old.id}, id});
       where.erase(old.id);
@@ -231,6 +255,7 @@ class IdOracle {
   std::map<int64_t, int64_t> where;  // id -> slot
   std::set<int64_t> free;            // rows
   int64_t clock = 0, released = 0, epoch = 0, epoch_began = 0;
+  bool lost = false;  // the last newcomer, against the id that would have gone
   int64_t looked_up = 0, hits = 0, inserted = 0, evicted = 0, not_admitted = 0, overflowed = 0;
   std::vector<std::tuple<int64_t, std::pair<bool, int64_t>, int64_t>> changes;  // row, old, new
   std::map<int64_t, int64_t> counters, sightings;  // of the filter: by place, by shard

@@ -179,14 +179,15 @@ void run_stream(const IdShape& shape, const IdPolicy& policy, bool dynamic, uint
 TEST(IdTable, ManagedIsTheOracle) {
   uint64_t seed = 0;
   for (PolicyKind kind : kKinds)
-    for (int64_t admit_after : {1, 3})
-      for (int64_t shards : {1, 4}) {
+    for (int64_t admit_after : {1, 1, 3, 3})
+      for (int64_t shards : {1, 4, 4}) {
         IdPolicy policy;
         policy.kind = kind;
         policy.half_life = 3;
         policy.ttl = 2;
         policy.admit_after = admit_after;
         policy.admit_probability = seed % 3 == 0 ? 0.5 : 1;
+        policy.contest = seed % 3 == 1;
         policy.open_routes = seed % 4;
         policy.oov_rows = seed % 2 == 0 ? 0 : 7;
         SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + ", admit after " +
@@ -206,6 +207,7 @@ TEST(IdTable, DynamicIsTheOracle) {
       policy.kind = kind;
       policy.half_life = 5;
       policy.evict = evict;
+      policy.contest = evict;
       SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + (evict ? ", evicts" : ""));
       run_stream(shape_of(1, 16, 0, 1, 190), policy, true, ++seed, 40, 40, 500);
       run_stream(shape_of(4, 8, 0, 1, 384), policy, true, ++seed, 40, 60, 900);

@@ -48,6 +48,7 @@ Status ReadIdPolicy(OpKernelConstruction* ctx, IdPolicy* policy) {
   MERLIN_RETURN_IF_ERROR(ctx->GetAttr("ttl", &policy->ttl));
   MERLIN_RETURN_IF_ERROR(ctx->GetAttr("admit_after", &policy->admit_after));
   MERLIN_RETURN_IF_ERROR(ctx->GetAttr("admit_probability", &probability));
+  MERLIN_RETURN_IF_ERROR(ctx->GetAttr("contest", &policy->contest));
   MERLIN_RETURN_IF_ERROR(ctx->GetAttr("open_routes", &policy->open_routes));
   MERLIN_RETURN_IF_ERROR(ctx->GetAttr("oov_rows", &policy->oov_rows));
   MERLIN_RETURN_IF_ERROR(ctx->GetAttr("evict", &policy->evict));

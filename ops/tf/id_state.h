@@ -26,6 +26,7 @@
       .Attr("half_life: int")                                                              \
       .Attr("ttl: int")                                                                    \
       .Attr("admit_probability: float")                                                    \
+      .Attr("contest: bool")                                                               \
       .Attr("open_routes: int")                                                            \
       .Attr("oov_rows: int")                                                               \
       .Attr("evict: bool")

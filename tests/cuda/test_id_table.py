@@ -37,6 +37,7 @@ class Policy(ctypes.Structure):
         ("ttl", ctypes.c_int64),
         ("admit_after", ctypes.c_int64),
         ("admit_probability", ctypes.c_double),
+        ("contest", ctypes.c_bool),
         ("open_routes", ctypes.c_int64),
         ("oov_rows", ctypes.c_int64),
         ("evict", ctypes.c_bool),
@@ -221,7 +222,7 @@ class Device:
         }
 
 
-def case(library, kind, dynamic, admit_after, evict=True):
+def case(library, kind, dynamic, admit_after, evict=True, contest=False):
     shape = Shape()
     library.merlin_host_id_shape(
         ctypes.c_int64(40_000 if not dynamic else 3_000),
@@ -229,7 +230,7 @@ def case(library, kind, dynamic, admit_after, evict=True):
         ctypes.c_int64(100 if dynamic else 0),
         ctypes.byref(shape),
     )
-    return shape, Policy(POLICIES.index(kind), 3, 2, admit_after, 1.0, 2, 5, evict)
+    return shape, Policy(POLICIES.index(kind), 3, 2, admit_after, 1.0, contest, 2, 5, evict)
 
 
 def stream(steps, kind):
@@ -267,11 +268,17 @@ def test_structs_are_those_of_the_core(library):
 
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize(
-    ("dynamic", "admit_after", "evict"),
-    [(False, 1, True), (False, 3, True), (True, 1, True), (True, 1, False)],
+    ("dynamic", "admit_after", "evict", "contest"),
+    [
+        (False, 1, True, False),
+        (False, 1, True, True),
+        (False, 3, True, True),
+        (True, 1, True, True),
+        (True, 1, False, False),
+    ],
 )
-def test_twin_has_the_same_bits(library, runtime, kind, dynamic, admit_after, evict):
-    shape, policy = case(library, kind, dynamic, admit_after, evict)
+def test_twin_has_the_same_bits(library, runtime, kind, dynamic, admit_after, evict, contest):
+    shape, policy = case(library, kind, dynamic, admit_after, evict, contest)
     host = Host(library, shape, policy, dynamic)
     device = Device(library, runtime, shape, policy, dynamic)
     for step, (ids, counts, scores) in enumerate(stream(8, kind)):

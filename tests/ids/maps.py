@@ -37,6 +37,7 @@ def oracle_of(spec, map):
         more = {
             "admit_after": spec.admit_after,
             "probability": spec.admit_probability or 1.0,
+            "contest": spec.admit_probability is None,
             "oov_rows": spec.oov_rows,
         }
     kind = "dynamic" if isinstance(spec, ids.Dynamic) else "managed"

@@ -75,6 +75,7 @@ class Oracle:
         oov_rows=0,
         open_routes=16,
         evict=True,
+        contest=True,
     ):
         self.dynamic = kind == "dynamic"
         self.policy, self.parameter, self.evict = policy, parameter, evict
@@ -82,7 +83,7 @@ class Oracle:
         self.all_buckets = slots // shards // BUCKET
         self.active = initial if self.dynamic else self.all_buckets
         self.admit_after, self.probability = admit_after, probability
-        self.open_routes = open_routes
+        self.open_routes, self.contest = open_routes, contest
         self.slots: dict[int, Entry] = {}
         self.where: dict[int, int] = {}  # slot of an id
         self.free = set(range(rows))
@@ -174,7 +175,7 @@ class Oracle:
         A step counts an id 2^32 - 1 times at most; decayed counts stay at 2^33 from 2^32 on.
         """
         base = self.clock * 4096 // self.parameter
-        left = 0 if before is None else 2 ** ((before - base) / 4096)
+        left = 0 if before is None else 2 ** min((before - base) / 4096, 33)
         left = 2**33 if left >= 2**32 else left + min(count, 2**32 - 1)
         return base + 4096 * math.log2(min(left, 2**33))
 
@@ -220,34 +221,60 @@ class Oracle:
     def insert(self, missing, counts, given):
         admitted = []
         for id in missing:
-            count = min(counts[id], 2**32 - 1)
+            times = count = min(counts[id], 2**32 - 1)
             if self.filters:
                 sightings = self.filters[self.shard(id)].add(hash_of(id), count)
                 count = max(count, sightings)
                 if sightings < self.admit_after:
                     self.counts["not_admitted"] += counts[id]
                     continue
-            draw = mix(hash_of(id) ^ mix(2 * self.clock)) >> 11
-            if self.probability < 1 and draw * 2.0**-53 >= self.probability:
+            if self.draw(id) >= self.probability:
                 self.counts["not_admitted"] += counts[id]
                 continue
-            admitted.append((id, count))
+            admitted.append((id, times, count))
         for filter in self.filters:
             filter.end_of_step()
         self.grow_for(min(len(self.slots) + len(admitted), self.rows))
         changes = []
-        for id, count in admitted:
-            change = self.newcomer(id, self.first_score(count, given[id]), self.clock)
+        for id, times, count in admitted:
+            score = self.first_score(count, given[id])
+            change, why = self.newcomer(id, score, self.clock, (times, count))
             if change is None:
-                why = "not_admitted" if self.policy == "ttl" else "overflowed"
                 self.counts[why] += counts[id]
                 continue
             if self.policy == "decayed_lfu":
-                self.exact[id] = self.decayed(None, count)
+                taken = self.slots[self.where[id]].score  # None, or the one that it took the row of
+                least = -1 if taken is None else self.decayed(taken, 1)
+                self.exact[id] = max(self.decayed(None, count), least)
             changes.append(change)
         return changes
 
-    def newcomer(self, id, score, returned):
+    def draw(self, id):
+        return (mix(hash_of(id) ^ mix(2 * self.clock)) >> 11) * 2.0**-53
+
+    def wins(self, id, theirs, score, times, seen):
+        """The score of an id that takes the row of one with score `theirs`, or -1: it doesn't."""
+        if self.policy == "custom":
+            return score if score >= theirs else -1
+        if self.policy == "lfu":
+            their_count, floor, most = theirs, 0, 2**32 - 1
+        elif self.policy == "decayed_lfu":
+            base = self.clock * 4096 // self.parameter
+            their_count = 2 ** min((theirs - base) / 4096, 33)
+        elif self.policy == "epoch_lfu":
+            their_count, floor, most = theirs - (self.epoch << 20), self.epoch << 20, 2**20 - 1
+            if their_count < 0:
+                return score
+        else:
+            return score
+        if seen <= their_count and self.draw(id) * (their_count + 1) >= times:
+            return -1
+        if self.policy == "decayed_lfu":
+            return theirs  # `insert` counts one more
+        return max(score, floor + min(their_count + 1, most))
+
+    def newcomer(self, id, score, returned, sightings=None):
+        """(the change or None, why). Without sightings the id contests nothing."""
         while self.free or not self.dynamic:
             first, second = self.buckets(id)
             more = second if len(self.empty(second)) > len(self.empty(first)) else first
@@ -255,20 +282,24 @@ class Oracle:
                 slot = min(self.empty(more))
                 row = min(self.free) if self.dynamic else slot
                 self.free.discard(row)
-                return self.own(slot, Entry(id, row, score, returned), None)
+                return self.own(slot, Entry(id, row, score, returned), None), None
             if not self.grow():
                 break
         if self.dynamic and not self.evict:
-            return None
+            return None, "overflowed"
         slots = {s for b in self.buckets(id) for s in range(b, b + BUCKET)}
         go = [s for s in slots if s in self.slots and self.may_go(self.slots[s])]
         if not go:
-            return None
+            return None, "not_admitted" if self.policy == "ttl" else "overflowed"
         slot = min(go, key=lambda s: (self.slots[s].score, s))
         old = self.slots[slot]
+        if self.contest and sightings is not None:
+            score = self.wins(id, old.score, score, *sightings)
+            if score == -1:
+                return None, "not_admitted"
         del self.where[old.id]
         self.counts["evicted"] += 1
-        return self.own(slot, Entry(id, old.row, score, returned), old.id)
+        return self.own(slot, Entry(id, old.row, score, returned), old.id), None
 
     def own(self, slot, entry, old):
         self.put(slot, entry)
@@ -300,7 +331,7 @@ class Oracle:
             if score is None:  # the logarithm of 1 needs no rounding
                 decayed = self.policy == "decayed_lfu"
                 score = int(self.decayed(None, 1)) if decayed else self.first_score(1, 0)
-            change = self.newcomer(id, score, NEVER)
+            change, _ = self.newcomer(id, score, NEVER)
             if change is not None:
                 changes.append(change)
         return changes

@@ -152,7 +152,15 @@ class Pair:
 @given(operations=st.lists(operations, max_size=12), more=st.data())
 def test_managed_collision_is_its_oracle(policy, operations, more):
     admission = more.draw(
-        st.sampled_from([{}, {"admit_after": 3}, {"admit_after": 2}, {"admit_probability": 0.5}])
+        st.sampled_from(
+            [
+                {},
+                {"admit_after": 3},
+                {"admit_after": 2},
+                {"admit_probability": 0.5},
+                {"admit_probability": 1},
+            ]
+        )
     )
     spec = ids.ManagedCollision(
         more.draw(st.sampled_from([1, 33])),
