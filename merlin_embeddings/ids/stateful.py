@@ -52,6 +52,8 @@ class StatefulIdMap(abc.ABC):
         name: the table's, for messages.
         capacity: how many ids can have a row of their own at a time.
         rows: how many rows it maps to: `capacity`, and OOV rows behind them.
+        shards: how many virtual shards its ids fall into, by their hash; a function of `capacity`
+            alone.
         takes_any: every int64 is an id, as hashed strings are.
         passes_on: `assign` never hands ids on as they are.
         variables: its state, in a stated order; none is trainable.
@@ -60,6 +62,7 @@ class StatefulIdMap(abc.ABC):
     name: str
     capacity: int
     rows: int
+    shards: int
     takes_any: bool = True
     passes_on: bool = False
     variables: Sequence[Any]
@@ -187,8 +190,11 @@ class StatefulIdMap(abc.ABC):
         """
 
     @abc.abstractmethod
-    def known(self, chunk: int = 65536) -> Iterator[Known]:
-        """The ids that have rows, at most `chunk` at a time, in an order that stays as it is."""
+    def known(self, chunk: int = 65536, shard: int | None = None) -> Iterator[Known]:
+        """The ids that have rows, at most `chunk` at a time, in an order that stays as it is.
+
+        Those of virtual shard 0 come first, then those of shard 1, and so on; or those of one.
+        """
 
     @abc.abstractmethod
     def used(self) -> tf.Tensor:
@@ -210,13 +216,33 @@ class StatefulIdMap(abc.ABC):
         """Tells policies that think in epochs which one it is, in `[0, 4096)`."""
 
     @abc.abstractmethod
-    def state(self) -> dict[str, np.ndarray]:
-        """All that `restore` needs for a run to go on as if it hadn't stopped; used slots only."""
+    def state(self, shard: int | None = None) -> dict[str, np.ndarray]:
+        """All that `restore` needs for a run to go on as if it hadn't stopped; used slots only.
+
+        Args:
+            shard: a virtual shard in `[0, shards)`: its part, of which it is the smallest there
+                is; None: all. Parts may be written by any number of processes and read by any
+                other number: what fits together is the parts of all shards, of one step, however
+                they came.
+
+        Returns:
+            Arrays by name, of U ids: `ids`, `rows`, `scores`, `slots`, `pins` `[U]`, the filter's
+            lines in use, and `meters`; of a part `shard`, a scalar, too. Of a managed map the rows
+            of a shard are a range, `[shard, shard + 1) * capacity / shards`. Those of a dynamic map
+            come from one free list: its parts fit together in a map that has all of them, and in
+            no other. (Where a dynamic table is divided among processes, each process has a free
+            list of its own; from another number of them its ids come by `upsert`, with scores,
+            and get rows anew.)
+        """
 
     @abc.abstractmethod
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+    def restore(self, state: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]]) -> None:
         """Becomes what `state` was taken of.
 
+        Args:
+            state: what `state()` gave, or the parts of all virtual shards, in any order.
+
         Raises:
-            ValueError: a state of another map, or one that can't be. Nothing has changed then.
+            ValueError: a state of another map, one that can't be, or parts that are missing, come
+                twice or are of different steps. Nothing has changed then.
         """

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from merlin_embeddings import compat, config, native
-from merlin_embeddings.ids import policies
+from merlin_embeddings.ids import policies, table_state
 from merlin_embeddings.ids.stateful import Changes, Known, StatefulIdMap
-
-_ENTRIES = ("slots", "ids", "rows", "scores")
 
 
 class IdTableMap(StatefulIdMap):
@@ -40,6 +38,7 @@ class IdTableMap(StatefulIdMap):
         self._policy = admission
         self.capacity = layout.sizes.rows
         self.rows = self.capacity + admission.oov_rows
+        self.shards = layout.sizes.shards
         self._arrays = native.state_arrays(layout)
         with compat.on_host():
             self.variables = [self._add(array, add_weight) for array in self._arrays]
@@ -136,13 +135,15 @@ class IdTableMap(StatefulIdMap):
         gone = native.restrict_ids(self._state, self._layout, self._policy, mode, lowest, keep)
         return Known(gone.ids.numpy(), gone.rows.numpy(), gone.scores.numpy())
 
-    def known(self, chunk: int = 65536) -> Iterator[Known]:
+    def known(self, chunk: int = 65536, shard: int | None = None) -> Iterator[Known]:
         if chunk < 1:
             raise ValueError(f"{self._label}: chunk must be at least 1, got {chunk}")
-        return self._known(chunk)
+        if shard is not None:
+            self._check_shard(shard)
+        return self._known(chunk, range(self.shards) if shard is None else [shard])
 
-    def _known(self, chunk: int) -> Iterator[Known]:
-        for shard in range(self._layout.sizes.shards):
+    def _known(self, chunk: int, shards: Iterable[int]) -> Iterator[Known]:
+        for shard in shards:
             found = native.id_entries(self._state, self._layout, shard)
             ids, rows, scores = found.ids.numpy(), found.rows.numpy(), found.scores.numpy()
             for at in range(0, len(ids), chunk):
@@ -165,20 +166,36 @@ class IdTableMap(StatefulIdMap):
 
     # State
 
-    def state(self) -> dict[str, np.ndarray]:
-        entries = native.id_entries(self._state, self._layout)
-        found = {name: getattr(entries, name).numpy() for name in _ENTRIES}
+    def state(self, shard: int | None = None) -> dict[str, np.ndarray]:
+        if shard is not None:
+            self._check_shard(shard)
+        sizes = self._layout.sizes
+        entries = native.id_entries(self._state, self._layout, -1 if shard is None else shard)
+        found = {name: getattr(entries, name).numpy() for name in table_state.ENTRIES}
         found["pins"] = self._array("pins").sparse_read(entries.slots).numpy()
-        if self._layout.sizes.filter:
-            lines = self._array("filter").numpy().reshape(-1, _FILTER_LINE)
-            found["filter_lines"] = np.flatnonzero(lines.any(1))
-            found["filter"] = lines[found["filter_lines"]]
+        if sizes.filter:
+            size = sizes.filter if shard is None else sizes.filter // self.shards
+            first = 0 if shard is None else size * shard
+            values = self._array("filter").sparse_read(tf.range(first, first + size)).numpy()
+            lines = values.reshape(-1, table_state.FILTER_LINE)
+            used = np.flatnonzero(lines.any(1))
+            found["filter_lines"] = used + first // table_state.FILTER_LINE
+            found["filter"] = lines[used]
         found["meters"] = self._meters.numpy()
+        if shard is not None:
+            meters, count = found["meters"], len(found["ids"])
+            found["meters"] = table_state.meters_of_shard(meters, shard, count)
+            found["shard"] = np.asarray(shard, np.int64)
         return found
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        state = {name: np.asarray(values) for name, values in state.items()}
-        self._check_state(state)
+    def restore(self, state: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]]) -> None:
+        sizes = self._layout.sizes
+        if isinstance(state, Mapping):
+            state = {name: np.asarray(values) for name, values in state.items()}
+            table_state.check(state, sizes, self._label)
+        else:
+            parts = [{name: np.asarray(each) for name, each in part.items()} for part in state]
+            state = table_state.whole(parts, sizes, self._label)
         before = [variable.read_value() for variable in self._state]
         try:
             self._put(state)
@@ -224,6 +241,12 @@ class IdTableMap(StatefulIdMap):
     def _meter(self, name: str) -> tf.Tensor:
         return self._meters.sparse_read(native.METERS.index(name))
 
+    def _check_shard(self, shard: int) -> None:
+        if not config.is_int(shard) or not 0 <= shard < self.shards:
+            raise ValueError(
+                f"{self._label}: virtual shard {shard!r}; it has {self.shards}, from 0"
+            )
+
     def _check_scores(self, scores: Sequence[Any], names: Sequence[str]) -> None:
         wanted = isinstance(self.policy, policies.Custom)
         for given, name in zip(scores, names, strict=True):
@@ -247,41 +270,13 @@ class IdTableMap(StatefulIdMap):
                 f"{self.policy!r} takes size= or min_score=."
             )
 
-    def _check_state(self, state: Mapping[str, np.ndarray]) -> None:
-        filtered = self._layout.sizes.filter > 0
-        wanted = {*_ENTRIES, "pins", "meters", *(("filter", "filter_lines") if filtered else ())}
-        if set(state) != wanted:
-            raise ValueError(
-                f"{self._label}: a state of ids has {sorted(wanted)}, not {sorted(state)}"
-            )
-        count, meters = len(state["ids"]), self._layout.sizes.meters
-        lengths = dict.fromkeys((*_ENTRIES, "pins"), count) | {"meters": meters}
-        shapes: dict[str, tuple[int, ...]] = {name: (n,) for name, n in lengths.items()}
-        if filtered:
-            lines = len(state["filter_lines"])
-            shapes |= {"filter_lines": (lines,), "filter": (lines, _FILTER_LINE)}
-        for name, shape in shapes.items():
-            values = state[name]
-            if values.shape != shape or values.dtype.kind not in "iu":
-                raise ValueError(
-                    f"{self._label}: '{name}' of its ids' state is {values.dtype} "
-                    f"{list(values.shape)}, not integers {list(shape)}; the state is of another "
-                    "map, or broken"
-                )
-        lines = self._layout.sizes.filter // _FILTER_LINE
-        given = state["filter_lines"] if filtered else np.zeros(0, np.int64)
-        outside = np.any((given < 0) | (given >= lines)) or np.any(state["meters"] < 0)
-        if outside or state["meters"][native.METERS.index("used")] != count:
-            raise ValueError(
-                f"{self._label}: the meters of its ids' state don't fit its {count} ids; the state "
-                "is of another map, or broken"
-            )
-
     def _put(self, state: Mapping[str, np.ndarray]) -> None:
         self.clear()
         self._meters.assign(state["meters"].astype(np.int64))
         try:
-            native.place_ids(self._state, self._layout, *(_int64(state[name]) for name in _ENTRIES))
+            native.place_ids(
+                self._state, self._layout, *(_int64(state[name]) for name in table_state.ENTRIES)
+            )
         except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
             raise ValueError(error.message) from None
         slots = _int64(state["slots"])
@@ -289,7 +284,9 @@ class IdTableMap(StatefulIdMap):
         native.write_rows(self._array("pins"), slots, pins, self._label)
         if self._layout.sizes.filter:
             lines = state["filter_lines"].astype(np.int64)
-            places = lines[:, np.newaxis] * _FILTER_LINE + np.arange(_FILTER_LINE)
+            places = lines[:, np.newaxis] * table_state.FILTER_LINE + np.arange(
+                table_state.FILTER_LINE
+            )
             native.write_rows(
                 self._array("filter"),
                 tf.constant(places.ravel()),
@@ -305,9 +302,6 @@ def native_policy(policy: policies.Policy, **admission: Any) -> native.IdPolicy:
     if isinstance(policy, policies.TTL):
         return native.IdPolicy(policy.kind, ttl=policy.steps, **admission)
     return native.IdPolicy(policy.kind, **admission)
-
-
-_FILTER_LINE = 64
 
 
 def _int64(value: Any) -> Any:
