@@ -16,6 +16,7 @@ from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
 from merlin_embeddings.checkpoint.manifest import FileInfo
 
 HEADER = ""
+_ALIGNMENT = 64
 
 
 class FileWriter:
@@ -143,7 +144,7 @@ class FileReader:
         stop = tensor.entries if stop is None else stop
         block = self.info.block
         first, last = start // block * block, min(-(-stop // block) * block, tensor.entries)
-        raw = np.empty(max(last - first, 0) * tensor.width, np.uint8)
+        raw = _aligned(max(last - first, 0) * tensor.width)
         self._fill(raw, tensor.offset + first * tensor.width)
         self._check(name, raw, first, block * tensor.width)
         values = raw.view(layout.numpy_dtype(tensor.dtype))
@@ -233,6 +234,13 @@ class FileReader:
                     "broken after it was written"
                 )
             number += 1
+
+
+def _aligned(length: int) -> np.ndarray:
+    """[length] uint8 where TensorFlow takes arrays as they are: it copies those that lie askew."""
+    raw = np.empty(length + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + length]
 
 
 class _Sums:

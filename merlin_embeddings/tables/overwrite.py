@@ -47,8 +47,11 @@ def write_some(variable: tf.Variable, rows: np.ndarray, values: Any, name: str) 
     check_some(variable, rows, values, name)
     for start in range(0, len(rows), _BLOCK):
         some = slice(start, start + _BLOCK)
+        block = values[some]
         for part in compat.replicas_of(variable):
-            block = tf.cast(tf.convert_to_tensor(values[some]), part.dtype)
+            # An array goes to the op as it is; `convert_to_tensor` would copy it.
+            if not isinstance(block, np.ndarray) or block.dtype != part.dtype.as_numpy_dtype:
+                block = tf.cast(tf.convert_to_tensor(block), part.dtype)
             native.write_rows(part, tf.constant(rows[some], tf.int64), block, name)
 
 
@@ -60,6 +63,6 @@ def check_some(variable: tf.Variable, rows: np.ndarray, values: Any, name: str) 
             f"{name} has shape {shape}, so the values for {len(rows)} of its rows have "
             f"{[len(rows), *shape[1:]]}, not {list(values.shape)}"
         )
-    bad = rows[(rows < 0) | (rows >= shape[0])]
-    if bad.size:
+    if len(rows) and (rows.min() < 0 or rows.max() >= shape[0]):
+        bad = rows[(rows < 0) | (rows >= shape[0])]
         raise ValueError(f"{name} has shape {shape}; row {bad[0]} is outside of it")
