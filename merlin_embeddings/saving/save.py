@@ -12,7 +12,7 @@ import numpy as np
 
 from merlin_embeddings.checkpoint import Checkpoint
 from merlin_embeddings.saving import tracking
-from merlin_embeddings.saving.parts import Parts, TablePart, parts_of
+from merlin_embeddings.saving.parts import Parts, TablePart, build_optimizer, parts_of
 from merlin_embeddings.saving.write import Change, write
 from merlin_embeddings.tables import MovingTable
 
@@ -76,8 +76,9 @@ def save(
     >>> me.save(layer, tempfile.mkdtemp() + "/step-0").rows
     {'item': 100}
     """
-    parts, optimizer = parts_of(model), getattr(model, "optimizer", None)
     kept = _metadata(metadata, epoch, batch, model)
+    build_optimizer(model)  # or a model that was trained couldn't take what one has that wasn't
+    parts, optimizer = parts_of(model), getattr(model, "optimizer", None)
     tracking.watch(parts, optimizer)
     changes = None if base is None else changes_since(parts, Checkpoint(base), optimizer)
     marks = tracking.marks_of(parts)
