@@ -20,6 +20,7 @@ from merlin_embeddings import (
     layers,
     metrics,
     optimizers,
+    saving,
     tables,
 )
 from merlin_embeddings.bags import Bags
@@ -45,5 +46,6 @@ __all__ = [
     "metrics",
     "optimizers",
     "save",
+    "saving",
     "tables",
 ]

@@ -37,6 +37,26 @@ def test_from_nvtabular(tmp_path, monkeypatch):
     np.testing.assert_allclose(served.serve(request), scores[:512], rtol=1e-4, atol=1e-5)
 
 
+def test_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = names_of("docs/checkpoints.md")
+    loaded, saved = names["loaded"], names["saved"]
+    assert (loaded.step, loaded.metadata, saved.full) == (8, {"run": "first"}, True)
+    assert loaded.tables == {"item": "rows", "user": "rows and the id map's state"}
+    item, again = (names[name].layers[2].tables["item"].variable for name in ("model", "again"))
+    np.testing.assert_array_equal(item, again)
+    assert names["history"].epoch == [2]
+    assert names["second"].rows == {"item": 48, "user": 48} and not names["second"].full
+    assert names["served"] == {"item": 48, "user": 48}
+    whole = me.checkpoint.Checkpoint("whole")
+    assert whole.base is None and len(me.checkpoint.Checkpoint("more").chain) == 2
+    vectors = names["moving"](tf.constant([5, 105, 7]))
+    np.testing.assert_array_equal(vectors, tf.gather(names["hashed"].embeddings, [5, 5, 7]))
+    assert (tmp_path / "model.keras").stat().st_size < 100_000
+    opened, trained = (names[name].get_weights() for name in ("opened", "trained"))
+    np.testing.assert_equal(opened, trained)
+
+
 def test_ids(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = names_of("docs/ids.md")

@@ -11,11 +11,15 @@ import tensorflow as tf
 
 from merlin_embeddings import compat
 from merlin_embeddings.bags import Bags
+from merlin_embeddings.checkpoint.references import Reference, reference_to
 from merlin_embeddings.config import FeatureConfig
 from merlin_embeddings.ids import KnownIdsMap
 from merlin_embeddings.layers.id_layer import IdLayer
 from merlin_embeddings.layers.table_set import TableSet
-from merlin_embeddings.tables import DenseTable, MovingTable, overwrite
+from merlin_embeddings.tables import DenseTable, MovingTable, overwrite, say_size
+
+# What stands in a file in place of a table that is in a checkpoint.
+_CHECKPOINT = "checkpoint"
 
 
 class TableLayer(IdLayer):
@@ -80,13 +84,21 @@ class TableLayer(IdLayer):
         return {}
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the weights to a file; of tables whose rows move, the rows that are in use."""
+        """Writes the weights to a file; of tables whose rows move, the rows that are in use.
+
+        Inside of `saving.tables_apart` files say in which checkpoint the other tables are.
+        """
+        whole = [table.variable for table in self.table_set.tables.values() if _is_whole(table)]
+        say_size({compat.path_of(variable): [variable] for variable in whole})
         for table in self.table_set.tables.values():
+            key, reference = self.weight_key(table), reference_to(table)
             if isinstance(table, MovingTable):
                 for part, values in table.save().items():
-                    store[f"{self.weight_key(table)}:{part}"] = values
+                    store[f"{key}:{part}"] = values
+            elif reference is not None:
+                store[f"{key}:{_CHECKPOINT}"] = reference.to_array()
             else:
-                store[self.weight_key(table)] = table.variable
+                store[key] = table.variable
         for key, ids in self.known_ids.items():
             store[key] = ids.saved()
         for name, variable in self.dense_weights.items():
@@ -107,12 +119,20 @@ class TableLayer(IdLayer):
                 f"Layer {self.name!r} has the weights {wanted}, the file has "
                 f"{sorted(store.keys())}."
             )
-        self._check_shapes(store)
+        apart = {
+            table.name: Reference.from_array(store[parts[table.name][_CHECKPOINT]])
+            for table in tables
+            if _CHECKPOINT in parts[table.name]
+        }
+        self._check_shapes(store, apart)
         for key, ids in self.known_ids.items():
             ids.check_saved(store[key], f"Layer {self.name!r}")
         for table in tables:
             if isinstance(table, MovingTable):
                 table.load({part: store[key] for part, key in parts[table.name].items()})
+            elif table.name in apart:
+                apart[table.name].read(table.variable, f"table {table.name!r}")
+                table.changes.lose()
             else:
                 overwrite(table.variable, store[self.weight_key(table)], f"table {table.name!r}")
                 table.changes.lose()
@@ -128,19 +148,23 @@ class TableLayer(IdLayer):
         """
         key = self.weight_key(table)
         if not isinstance(table, MovingTable):
-            return {"": key}
-        there = [
+            there = f"{key}:{_CHECKPOINT}"
+            return {_CHECKPOINT: there} if there in store.keys() else {"": key}  # noqa: SIM118
+        own = [
             name.removeprefix(f"{key}:")
             for name in list(store.keys())
             if name.startswith(f"{key}:")
         ]
-        return {part: f"{key}:{part}" for part in {*table.PARTS, *there}}
+        return {part: f"{key}:{part}" for part in {*table.PARTS, *own}}
 
-    def _check_shapes(self, store: Any) -> None:
+    def _check_shapes(self, store: Any, apart: Mapping[str, Reference]) -> None:
+        for name, reference in apart.items():
+            reference.check(self.table_set.tables[name].variable, f"table {name!r}")
         wanted = {
             self.weight_key(table): (f"table {table.name!r}", [table.rows, table.dim])
             for table in self.table_set.tables.values()
-            if not isinstance(table, MovingTable)  # these check themselves
+            # The others have been checked, or check themselves.
+            if not isinstance(table, MovingTable) and table.name not in apart
         }
         for name, variable in self.dense_weights.items():
             wanted[name] = (f"weight {name!r}", list(variable.shape))
@@ -154,6 +178,11 @@ class TableLayer(IdLayer):
                 f"Layer {self.name!r} has weights of other shapes than the file: "
                 f"{'; '.join(other)}."
             )
+
+
+def _is_whole(table: DenseTable) -> bool:
+    """Whether all of a table goes into a file."""
+    return not isinstance(table, MovingTable) and reference_to(table) is None
 
 
 def check_kwargs(layer: str, kwargs: Mapping[str, Any], unsupported: Mapping[str, str]) -> dict:

@@ -6,14 +6,16 @@ import numpy as np
 import tensorflow as tf
 
 from merlin_embeddings import compat
+from merlin_embeddings.checkpoint.references import Reference, reference_to
 from merlin_embeddings.optimizers.state import State, key
-from merlin_embeddings.tables import MovingTable, overwrite, write_some
+from merlin_embeddings.tables import MovingTable, overwrite, say_size, table_of, write_some
 
 
 def save(state: State, variables: list, store: Any) -> bool:
     """Writes variables by their number; of slots of tables whose rows move, the rows in use.
 
-    Whose those are, the ids, is written once a table, beside its first slot.
+    Whose those are, the ids, is written once a table, beside its first slot. Of tables that a file
+    has in a checkpoint, the slots are there, too.
 
     Args:
         state: of the optimizer.
@@ -21,20 +23,25 @@ def save(state: State, variables: list, store: Any) -> bool:
         store: of the file.
 
     Returns:
-        False, and nothing is written, where no table's rows move: Keras can do that.
+        False, and nothing is written, where all is written as it is: Keras can do that.
     """
-    tables = _moving(state)
-    if not tables:
+    tables, apart = _moving(state), _apart(state)
+    _say_size(state)
+    if not tables and not apart:
         return False
     rows: dict[int, np.ndarray] = {}
     for index, variable in enumerate(variables):
         raw, table = compat.raw_variable(variable), tables.get(key(variable))
-        if table is None:
+        if key(variable) in apart:
+            reference, slot = apart[key(variable)]
+            store[str(index)] = reference.to_array()
+            store[f"{index}:slot"] = np.frombuffer(slot.encode(), np.uint8)
+        elif table is None:
             store[str(index)] = raw.numpy()
-            continue
-        if id(table) not in rows:
-            store[f"{index}:ids"], rows[id(table)] = table.in_use()
-        store[str(index)] = raw.sparse_read(tf.constant(rows[id(table)])).numpy()
+        else:
+            if id(table) not in rows:
+                store[f"{index}:ids"], rows[id(table)] = table.in_use()
+            store[str(index)] = raw.sparse_read(tf.constant(rows[id(table)])).numpy()
     return True
 
 
@@ -67,12 +74,38 @@ def load(state: State, variables: list, store: Any, optimizer: str) -> None:
     for index, variable in enumerate(variables):
         values, name = store[str(index)], f"{optimizer}: slot '{variable.name}'"
         table = moving.get(key(variable))
-        if id(table) in rows:
+        if f"{index}:slot" in store.keys():  # noqa: SIM118
+            slot = np.asarray(store[f"{index}:slot"], np.uint8).tobytes().decode()
+            Reference.from_array(values).read(variable, name, slot)
+        elif id(table) in rows:
             write_some(variable, rows[id(table)], values, name)
         elif key(variable) in of_tables:
             overwrite(variable, values, name)
         else:
             variable.assign(values)
+
+
+def _apart(state: State) -> dict:
+    """Reference and slot's name, by the key of each slot of a table that stands in a checkpoint."""
+    found = {}
+    for variable in state.variables:
+        table = table_of(variable)
+        reference = None if table is None else reference_to(table)
+        if table is None or reference is None:
+            continue
+        for slot in state.slots_of(variable):
+            [name] = table.slots_among([slot])
+            found[key(slot)] = reference, name
+    return found
+
+
+def _say_size(state: State) -> None:
+    whole = {
+        compat.path_of(variable): state.slots_of(variable)
+        for variable, table in ((v, table_of(v)) for v in state.variables)
+        if table is not None and not isinstance(table, MovingTable) and reference_to(table) is None
+    }
+    say_size(whole, "what the optimizer keeps for tables")
 
 
 def _moving(state: State) -> dict:

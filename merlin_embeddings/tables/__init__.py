@@ -12,8 +12,9 @@ from merlin_embeddings.tables.entries import Entries
 from merlin_embeddings.tables.lookup import lookup
 from merlin_embeddings.tables.moving import MovingTable
 from merlin_embeddings.tables.moving_checks import check_moving
-from merlin_embeddings.tables.overwrite import overwrite, write_some
+from merlin_embeddings.tables.overwrite import check_some, overwrite, write_some
 from merlin_embeddings.tables.request import Request
+from merlin_embeddings.tables.size import say_size
 from merlin_embeddings.tables.view import view
 
 __all__ = [
@@ -29,9 +30,11 @@ __all__ = [
     "Slot",
     "build",
     "check_moving",
+    "check_some",
     "lines_of",
     "lookup",
     "overwrite",
+    "say_size",
     "table_of",
     "view",
     "write_some",
