@@ -17,7 +17,7 @@ from merlin_embeddings.saving.folder import ROWS
 from merlin_embeddings.saving.parts import TablePart, parts_of
 from merlin_embeddings.saving.rows import Rows, spans
 from merlin_embeddings.saving.save import Saved, save, step_of
-from merlin_embeddings.saving.write import table_info
+from merlin_embeddings.saving.write import known_by_shard, table_info
 from merlin_embeddings.tables import Entries, MovingTable
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class BackgroundSave:
         self._step = step_of(optimizer)
         self._marks = tracking.marks_of(self._parts)
         self._known = {
-            name: list(part.table.ids.known())
+            name: known_by_shard(part.table)
             for name, part in self._parts.tables.items()
             if isinstance(part.table, MovingTable)
         }
@@ -129,7 +129,9 @@ class BackgroundSave:
                 for one in known
                 for a, b in spans(0, len(one.ids), chunk)
             )
-            writer.table(info, self._throttled(some), sum(len(one.ids) for one in known))
+            counts = [len(one.ids) for one in known]
+            shards = (0, len(known))
+            writer.table(info, self._throttled(some), counts, virtual_shards=shards)
 
     def _throttled(self, entries: Iterator[Entries]) -> Iterator[Entries]:
         """Sleeps as long as it has to for its share of the time; what the writer does counts."""

@@ -77,11 +77,9 @@ class SameState(Way):
         """Writes all rows."""
         table = part.table
         assert isinstance(table, MovingTable)
-        [state] = source.checkpoint.state(source.info.name)
-        arrays = {name: np.asarray(state.arrays[name]) for name in state.arrays}
-        salt = int(arrays.pop("salt"))
-        table.ids.restore(arrays)
-        table.salt, rows = salt, 0
+        states = (state.arrays for state in source.checkpoint.state(source.info.name))
+        table.ids.restore([{name: one[name] for name in one} for one in states])
+        table.salt, rows = int(source.info.metadata.get("salt") or 0), 0
         table.seed = int(source.info.metadata.get("seed", table.seed))
         for entries in source.entries():
             found = table.rows_of_saved(entries.keys)[: len(entries)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from merlin_embeddings import checkpoint, compat, config
+from merlin_embeddings.ids import Known
 from merlin_embeddings.saving import generators
 from merlin_embeddings.saving.parts import Parts, TablePart
 from merlin_embeddings.saving.rows import CHUNK, Rows, slot_infos, spans
@@ -105,6 +106,7 @@ def table_info(
         key="id" if moving else "row",
         slots=slot_infos(part),
         scores="uint32" if moving else None,
+        virtual_shards=table.ids.shards if moving else None,
         full=full,
         ids=config.to_plain(spec.ids),
         compression=config.to_plain(spec.compression),
@@ -112,6 +114,7 @@ def table_info(
             "seed": table.seed,
             "vocabulary_size": spec.vocabulary_size,
             "known_ids": known or None,
+            "salt": table.salt if isinstance(table, MovingTable) else None,
         },
     )
     return checkpoint.TableInfo(**{**given, **changed})
@@ -126,26 +129,46 @@ def _write_moving(
     writer: checkpoint.Writer, part: TablePart, table: MovingTable, change: Change | None
 ) -> int:
     info, rows = table_info(part, full=change is None), Rows(part)
-    known = list(table.ids.known())
+    known = known_by_shard(table)
     if change is not None:
-        kept = [np.isin(some.rows, change.rows) for some in known]
-        known = [
-            type(some)(some.ids[keep], some.rows[keep], some.scores[keep])
-            for some, keep in zip(known, kept, strict=True)
-        ]
-    count = sum(len(some.ids) for some in known)
-    state = {**table.ids.state(), "salt": np.asarray(table.salt, np.int64)}
-    entries = (rows.some(some.rows, some.ids, some.scores.astype(np.uint32)) for some in known)
-    erased = () if change is None else change.erased
-    writer.table(info, entries, count, state=state, erased=erased)
+        known = [_take(some, np.isin(some.rows, change.rows)) for some in known]
+    counts = [len(some.ids) for some in known]
+    writer.table(
+        info,
+        (rows.some(some.rows, some.ids, some.scores.astype(np.uint32)) for some in known),
+        counts,
+        virtual_shards=(0, table.ids.shards),
+        state=[table.ids.state(shard) for shard in range(table.ids.shards)],
+        erased=() if change is None else change.erased,
+    )
     shared = table.rows - table.capacity
     if shared:
         info = table_info(
-            part, name=shared_rows(part.name), rows=shared, key="row", scores=None, ids=None
+            part,
+            name=shared_rows(part.name),
+            rows=shared,
+            key="row",
+            scores=None,
+            ids=None,
+            virtual_shards=None,
         )
         of_shared = _all(rows, table.capacity, table.rows, table.capacity)
         writer.table(info, of_shared, shared, keys=range(shared))
-    return count
+    return sum(counts)
+
+
+def known_by_shard(table: MovingTable) -> list[Known]:
+    """The ids that have rows, of each virtual shard in turn."""
+    found = []
+    for shard in range(table.ids.shards):
+        some = list(table.ids.known(shard=shard))
+        arrays = ([getattr(one, name) for one in some] for name in Known._fields)
+        found.append(Known(*(np.concatenate([np.empty(0, np.int64), *each]) for each in arrays)))
+    return found
+
+
+def _take(known: Known, which: np.ndarray) -> Known:
+    return Known(*(array[which] for array in known))
 
 
 def _all(rows: Rows, begin: int, end: int, first: int = 0) -> Iterator[Entries]:

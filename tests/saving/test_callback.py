@@ -1,5 +1,7 @@
 """Checkpoints in `fit`, and how a training that died goes on."""
 
+import errno
+import os
 import threading
 import time
 from types import SimpleNamespace
@@ -97,11 +99,15 @@ def test_in_the_background_and_in_increments(tmp_path, monkeypatch):
     me.load(target, checkpoints.folder.newest())
 
 
-def test_a_disk_that_fails_in_the_background_is_told(tmp_path):
+def test_a_disk_that_fails_in_the_background_is_told(tmp_path, monkeypatch):
     model = models.model_of(me.optimizers.Adam(0.125))
-    (tmp_path / "step-0000000002.rows").write_text("in the way")
+
+    def fail(*arguments, **more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(background.checkpoint, "commit", fail)
     checkpoints = me.callbacks.Checkpoint(tmp_path, every=2, background=True)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="No space left"):
         model.fit(models.data(), epochs=2, verbose=0, callbacks=[checkpoints])
     assert checkpoints.folder.steps() == []
 
