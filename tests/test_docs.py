@@ -1,9 +1,15 @@
 """Programs in the docs run as they stand."""
 
+import re
+import shlex
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
 
 import merlin_embeddings as me
+from merlin_embeddings import cli
+from merlin_embeddings.checkpoint import foreign
 from tests.documented import names_of
 from tests.ids.xxh64 import row_of
 
@@ -89,3 +95,18 @@ def test_ids(tmp_path, monkeypatch):
         "steps": 1,
     }
     assert sorted(names["state"]["ids"].tolist()) == [-7, 7]
+
+
+def test_other_formats(tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[1] / "docs" / "other-formats.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names = names_of("docs/other-formats.md")
+    vectors = np.load("items.npy")
+    np.testing.assert_array_equal(names["layer"].table.variable, vectors)
+    np.testing.assert_array_equal(names["rows"].vectors, vectors[:100])
+    for command in re.findall(r"^merlin-embeddings (.*)$", page, re.MULTILINE):
+        assert cli.main(shlex.split(command)) == 0, command
+    shown = capsys.readouterr().out
+    assert "table 'items': 4 files" in shown and "no difference" in shown
+    told = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
+    assert told == list(foreign.FORMATS)

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import subprocess
 from pathlib import PurePosixPath
 
 import tensorflow as tf
@@ -26,7 +27,13 @@ def test_library_record_and_type_marker_are_there_once_each():
     assert json.loads(record.read_text()) == {"tensorflow": tf.__version__}
 
 
+def test_the_command_is_there():
+    (command,) = [f for f in installed() if f.name == "merlin-embeddings"]
+    ran = subprocess.run([command.locate(), "--help"], capture_output=True, text=True)
+    assert (ran.returncode, "convert" in ran.stdout) == (0, True), ran.stderr
+
+
 def test_nothing_else_is_installed():
-    roots = {PurePosixPath(f).parts[0] for f in installed()}
+    roots = {PurePosixPath(f).parts[0] for f in installed() if f.parent.name != "bin"}
     version = importlib.metadata.version("merlin-embeddings")
     assert roots == {"merlin_embeddings", f"merlin_embeddings-{version}.dist-info"}

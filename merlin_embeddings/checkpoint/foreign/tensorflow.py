@@ -1,10 +1,8 @@
 """TensorFlow checkpoints of Keras' and merlin-models' embeddings, SavedModels among them.
 
 A path is a prefix (`ckpt-1`, beside `ckpt-1.index`), the index itself, a folder with a `checkpoint`
-file that names the newest, or a SavedModel. A table is a variable [N, D] called
-`<table>/embeddings`; its optimizer's slots come with it: those that Keras 3 calls
-`<optimizer>/<table>_embeddings_<slot>`, and Keras 2.11 and later
-`<optimizer>/<slot>/<table>/embeddings`. What is written can be restored by name:
+file that names the newest, or a SavedModel. Which variables are tables, and which are their slots,
+`object_graph.py` says. What is written can be restored by name:
 `tf.train.Checkpoint(items=tf.Variable(...)).restore(path)`.
 """
 
@@ -12,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -22,6 +20,13 @@ from merlin_embeddings.checkpoint.foreign import bundle, varints
 from merlin_embeddings.checkpoint.foreign.bundle import Bundle, Entry
 from merlin_embeddings.checkpoint.foreign.format import Format, only_vectors
 from merlin_embeddings.checkpoint.foreign.landing import Files, new, raw
+from merlin_embeddings.checkpoint.foreign.object_graph import (
+    VALUE,
+    Table,
+    tables_by_key,
+    tables_of,
+    tell_apart,
+)
 from merlin_embeddings.checkpoint.foreign.source import (
     Source,
     dense_vectors,
@@ -32,11 +37,9 @@ from merlin_embeddings.checkpoint.layout import FLOATS, numpy_dtype
 from merlin_embeddings.checkpoint.manifest import SlotInfo
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _NEWEST = re.compile(r'model_checkpoint_path: "([^"/\\]+)"')
 _WRITTEN = "tables"
 _COUNTER = "save_counter"
-_KERAS_2 = {"m": "momentum", "v": "velocity"}
 
 
 def _prefix(path: Path) -> Path | None:
@@ -63,78 +66,42 @@ def _read(path: Path) -> list[Source]:
     if prefix is None:
         raise ValueError(f"{path}: no TensorFlow checkpoint: no .index file goes with it")
     found = bundle.read(prefix)
-    names = _variables(found)
-    sources = []
-    for name, key in names.items():
-        entry = found.entries[key]
-        if not _is_table(name, names) or len(entry.shape) != 2 or entry.dtype not in FLOATS:
-            continue
-        table = name.removesuffix("embeddings").rstrip("/") or name
-        sources.append(_table(table, name, key, found, names))
-    return sources
+    return [
+        _table(table, found)
+        for table in _tables(found)
+        if len(found.entries[table.key].shape) == 2 and found.entries[table.key].dtype in FLOATS
+    ]
 
 
-def _is_table(name: str, names: Mapping[str, str]) -> bool:
-    """Whether a variable is a table, and no slot of one, which Keras 2.11 calls after it."""
-    owner, last = name.rpartition("/")[::2]
-    parts = owner.split("/")
-    of_another = any(f"{'/'.join(parts[at:])}/{last}" in names for at in range(1, len(parts)))
-    return last in ("embeddings", "_embeddings", "table:embeddings") and not of_another
+def _tables(found: Bundle) -> list[Table]:
+    if _GRAPH not in found.entries:
+        return tables_by_key(found.entries)
+    try:
+        told = tables_of(found.string(_GRAPH))
+    except ValueError as error:
+        raise ValueError(f"{found.prefix}: its graph of objects is damaged: {error}") from None
+    # Keras 3's SavedModels have variables twice.
+    kept: dict[tuple, Table] = {}
+    for table in told:
+        entry = found.entries.get(table.key)
+        if entry is not None:
+            kept.setdefault((table.name, entry.shape, entry.size, entry.checksum), table)
+    tell_apart(list(kept.values()))
+    return list(kept.values())
 
 
-def _table(table: str, name: str, key: str, found: Bundle, names: Mapping[str, str]) -> Source:
-    entry = found.entries[key]
+def _table(table: Table, found: Bundle) -> Source:
+    entry = found.entries[table.key]
     rows, dim = entry.shape
-    dtype = entry.dtype
     slots = {}
-    for slot, slot_key in _slots(name, names):
-        told = found.entries[slot_key]
-        if told.dtype in FLOATS and told.shape[:1] == (rows,):
-            column = found.column(slot_key, numpy_dtype(told.dtype))
+    for slot, key in table.slots.items():
+        told = found.entries.get(key)
+        if told is not None and told.dtype in FLOATS and told.shape[:1] == (rows,):
+            column = found.column(key, numpy_dtype(told.dtype))
             slots[slot] = SlotInfo(told.shape[1:], told.dtype, 0.0), column
-    column = found.column(key, numpy_dtype(dtype))
+    column = found.column(table.key, numpy_dtype(entry.dtype))
     where = os.fspath(found.prefix)
-    return from_columns(table, where, column, dim, dtype, slots=slots)
-
-
-def _slots(name: str, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The slots of a variable and their keys."""
-    owner = f"{name.replace('/', '_')}_"
-    for other, key in names.items():
-        optimizer, _, rest = other.partition("/")
-        if optimizer and rest.startswith(owner):
-            yield rest.removeprefix(owner), key
-        elif rest.endswith(f"/{name}") and "/" not in (slot := rest.removesuffix(f"/{name}")):
-            yield _KERAS_2.get(slot, slot), key
-
-
-def _variables(found: Bundle) -> dict[str, str]:
-    """The keys of variables by their names; where the checkpoint tells none, by their paths."""
-    told = {}
-    if _GRAPH in found.entries:
-        try:
-            told = dict(_told(found.string(_GRAPH)))
-        except ValueError as error:
-            raise ValueError(f"{found.prefix}: its graph of objects is damaged: {error}") from None
-    names: dict[str, str] = {}
-    for key in found.entries:
-        name = told.get(key) or key.removesuffix(_VALUE)
-        # Two variables may have one name; a path is a variable's own.
-        names[key.removesuffix(_VALUE) if name in names else name] = key
-    return names
-
-
-def _told(graph: bytes) -> Iterator[tuple[str, str]]:
-    """(key, the variable's name) of a TrackableObjectGraph."""
-    for number, node in varints.fields(graph):
-        if number != 1 or isinstance(node, int):
-            continue
-        for kind, attribute in varints.fields(node):
-            if kind == 2 and not isinstance(attribute, int):
-                told = dict(varints.fields(attribute))
-                name, key = told.get(2, b""), told.get(3, b"")
-                if isinstance(name, bytes) and isinstance(key, bytes):
-                    yield key.decode(), name.decode().removesuffix(":0")
+    return from_columns(table.name, where, column, dim, entry.dtype, slots=slots)
 
 
 def _write(path: Path, sources: Sequence[Source]) -> None:
@@ -152,13 +119,13 @@ def _write(path: Path, sources: Sequence[Source]) -> None:
                 entry.checksum = google_crc32c.extend(entry.checksum, bytes(content))
                 files.append(data, content)
                 entry.size += len(content)
-            entries[f"{source.name}{_VALUE}"] = entry
+            entries[f"{source.name}{VALUE}"] = entry
             at += entry.size
         # tf.train.Checkpoint has it beside what it is given.
         counter = np.ones(1, "<i8")
         files.append(data, counter)
         told = google_crc32c.value(counter.tobytes())
-        entries[f"{_COUNTER}{_VALUE}"] = Entry("int64", (), offset=at, size=8, checksum=told)
+        entries[f"{_COUNTER}{VALUE}"] = Entry("int64", (), offset=at, size=8, checksum=told)
         at += 8
         text, told = bundle.string_tensor(_graph([source.name for source in sources]))
         files.append(data, text)
@@ -180,7 +147,7 @@ def _graph(tables: Sequence[str]) -> bytes:
         attribute = (
             varints.field(1, "VARIABLE_VALUE")
             + varints.field(2, full_name)
-            + varints.field(3, f"{name}{_VALUE}")
+            + varints.field(3, f"{name}{VALUE}")
         )
         nodes.append(varints.field(2, attribute))
     return b"".join(varints.field(1, node) for node in nodes)
