@@ -87,6 +87,24 @@ MERLIN_ALWAYS_INLINE void grow_for(const IdTable& table, int64_t ids, IdSpace* s
   }
 }
 
+// A slot of two full buckets of a dynamic table that can't grow: the first whose id has an empty
+// one in its other bucket, to which it moves with its row. Else kNoSlot.
+MERLIN_ALWAYS_INLINE int64_t make_room(const IdTable& table, const IdSpace& space,
+                                       const IdPlace& place) {
+  for (int i = 0; i < 2 * kBucket; ++i) {
+    const int64_t slot = place.slot(i);
+    const IdPlace its = space.place(hash_of(table.keys[slot]));
+    const int64_t other = its.first == slot - slot % kBucket ? its.second : its.first;
+    const uint32_t empty = matches(table.tags + other, 0);
+    if (empty == 0) continue;
+    const int64_t to = other + lowest_bit(empty);
+    fill_slot(table, to, table.tags[slot], table.keys[slot], table.scores[slot], table.pins[slot]);
+    table.rows[to] = table.rows[slot];
+    return slot;
+  }
+  return kNoSlot;
+}
+
 // An id that has no slot and wants one.
 struct Claim {
   uint64_t hash;
@@ -117,6 +135,7 @@ MERLIN_ALWAYS_INLINE Given give_slot(const IdTable& table, const Step& step, Cla
       place = space->place(claim.hash);
       given.slot = empty_slot(table, place);
     }
+    if (given.slot == kNoSlot && table.dynamic()) given.slot = make_room(table, *space, place);
   }
   given.evicts = given.slot == kNoSlot;
   if (given.evicts) {

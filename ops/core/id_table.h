@@ -141,11 +141,11 @@ struct IdChanges {
   }
 };
 
-// Why a call did nothing at all.
+// Why a call did nothing at all; kCrowded: nothing but to tick and to touch what it found.
 struct IdTrouble {
-  enum Kind { kNone, kCount, kScore, kFull } kind = kNone;
+  enum Kind { kNone, kCount, kScore, kFull, kCrowded } kind = kNone;
   int64_t list = -1, position = -1;  // kCount, kScore: whose
-  int64_t missing = 0;               // kFull: distinct ids that have no row,
+  int64_t missing = 0;               // kFull: distinct ids that have no row; kCrowded: one of them
   int64_t free = 0;                  // and rows that are free
 };
 
@@ -156,7 +156,10 @@ void find(const IdTable& table, const IdPolicy& policy, const IdList* lists, int
 
 // One training step's ids, of all features that share the table: the clock ticks once. Ids that are
 // found are touched, and can't lose their row to the others; missing ones are admitted or not, and
-// evict by the policy.
+// evict by the policy. kFull, of a dynamic table that doesn't evict: too few free rows. kCrowded,
+// of the same: rows are free, but both buckets of a new id are full, the index can't grow, and no
+// id in them can move to its other bucket. Ids must have been made up for that. No new id has a row
+// then.
 IdTrouble assign(const IdTable& table, const IdPolicy& policy, const IdList* lists, int64_t count,
                  const Parallel& parallel, IdChanges* changes);
 

@@ -5,6 +5,7 @@
 
 #include "counting_filter.h"
 #include "id_insert.h"
+#include "id_order.h"
 #include "id_probe.h"
 
 namespace merlin {
@@ -28,35 +29,6 @@ struct Entry {
     given = given_;
   }
 };
-
-// Sorts by hash: by the high bits in two passes where there are many, then what they leave.
-using Order = std::vector<std::pair<uint64_t, uint32_t>>;
-
-void sort(Order* order) {
-  constexpr int kDigit = 11, kShift = 64 - 2 * kDigit;
-  const size_t n = order->size();
-  if (n < 512) {
-    std::sort(order->begin(), order->end());
-    return;
-  }
-  Order other(n);
-  for (int pass = 0; pass < 2; ++pass) {
-    const int shift = kShift + pass * kDigit;
-    std::vector<uint32_t> next((1 << kDigit) + 1);
-    const auto digit = [&](uint64_t hash) { return (hash >> shift) & ((1 << kDigit) - 1); };
-    for (const auto& o : *order) ++next[digit(o.first) + 1];
-    for (size_t d = 1; d < next.size(); ++d) next[d] += next[d - 1];
-    for (const auto& o : *order) other[next[digit(o.first)]++] = o;
-    order->swap(other);
-  }
-  for (size_t i = 0, end; i < n; i = end) {
-    bool sorted = true;
-    for (end = i + 1; end < n && (*order)[end].first >> kShift == (*order)[i].first >> kShift;
-         ++end)
-      sorted &= (*order)[end - 1] <= (*order)[end];
-    if (!sorted) std::sort(order->begin() + i, order->begin() + end);
-  }
-}
 
 // The work on the ids of a range of shards.
 class Group {
@@ -153,12 +125,16 @@ class Group {
         } else {
           const bool waits = given[j].lost || step_.policy.kind == PolicyKind::kTtl;
           refuse(c, waits ? &tally_.not_admitted : &tally_.overflowed);
+          if (!waits) crowded_ = missing_[order_[c.begin].second].id;
         }
       }
     }
   }
 
   const Tally& tally() const { return tally_; }
+
+  // The last id that overflowed.
+  int64_t crowded() const { return crowded_; }
 
  private:
   enum Touch { kLatest, kAdd, kGather };
@@ -246,6 +222,7 @@ class Group {
   Order order_;
   std::vector<Newcomer> newcomers_;
   Tally tally_;
+  int64_t crowded_ = 0;
 };
 
 // Calls visit(id, hash, row, count, given) for places [low, high) of the lists laid end to end;
@@ -281,6 +258,19 @@ IdTrouble check(const IdPolicy& policy, const IdList* lists, int64_t count) {
           return {IdTrouble::kScore, f, i};
   }
   return {};
+}
+
+// No id that came in this call has a row; what is said of one that could have none.
+IdTrouble undo(const IdTable& table, const std::vector<std::unique_ptr<Group>>& groups,
+               const std::vector<IdChanges>& changed) {
+  IdTrouble trouble{IdTrouble::kCrowded};
+  for (size_t g = 0; g < groups.size(); ++g) {
+    std::vector<int64_t> rows(changed[g].new_ids.size());
+    erase(table, changed[g].new_ids.data(), static_cast<int64_t>(rows.size()), rows.data());
+    table.meters[kInserted] -= static_cast<int64_t>(rows.size());
+    if (groups[g]->tally().overflowed > 0) trouble.missing = groups[g]->crowded();
+  }
+  return trouble;
 }
 
 // What a dynamic table that must not evict lacks, found before anything is written.
@@ -376,10 +366,13 @@ IdTrouble assign(const IdTable& table, const IdPolicy& policy, const IdList* lis
     int64_t used = table.meters[kUsed];
     for (const auto& group : groups) used += group->admitted();
     grow_for(table, std::min(used, table.shape.max_rows), &space);
+    int64_t crowded = 0;
     for (int64_t g = 0; g < size; ++g) {
       groups[g]->insert(&space, &changed[g]);
       groups[g]->tally().write(table.meters);
+      crowded += groups[g]->tally().overflowed;
     }
+    if (crowded > 0 && !policy.evict) return undo(table, groups, changed);
   } else {
     for (const auto& group : groups) group->tally().write(table.meters);
   }

@@ -260,7 +260,7 @@ __global__ void insert_managed(IdTable table, IdList list, Work w, const IdTroub
   write(tally, table.meters);
 }
 
-__global__ void insert_dynamic(IdTable table, IdList list, Work w, const IdTrouble* trouble) {
+__global__ void insert_dynamic(IdTable table, IdList list, Work w, IdTrouble* trouble) {
   if (trouble->kind != IdTrouble::kNone) return;
   const Step step = w.shared->step;
   IdSpace space = w.shared->space;
@@ -273,8 +273,26 @@ __global__ void insert_dynamic(IdTable table, IdList list, Work w, const IdTroub
     }
   for (int64_t shard = 0; shard < table.shape.shards; ++shard) age(table, shard);
   grow_for(table, smaller(used, table.shape.max_rows), &space);
+  int64_t crowded = kSkipped;
   for (int64_t u = 0; u < w.shared->distinct; ++u)
-    if (w.slots[u] == kAdmitted) insert_one(table, list, step, &space, w, u, &tally);
+    if (w.slots[u] == kAdmitted) {
+      const int64_t overflowed = tally.overflowed;
+      insert_one(table, list, step, &space, w, u, &tally);
+      if (tally.overflowed > overflowed) crowded = u;
+    }
+  if (crowded != kSkipped && !step.policy.evict) {
+    // No id that came in this call has a row.
+    for (int64_t u = 0; u < w.shared->distinct; ++u) {
+      if (!w.changed[u]) continue;
+      const int64_t slot = find_slot(table, space.place(w.sorted[w.first[u]]), w.changes[u].new_id);
+      free_row(table, table.rows[slot]);
+      clear_slot(table, slot);
+      w.changed[u] = 0;
+    }
+    tally.inserted = 0;
+    trouble->kind = IdTrouble::kCrowded;
+    trouble->missing = list.ids[w.order[w.first[crowded]]];
+  }
   write(tally, table.meters);
 }
 

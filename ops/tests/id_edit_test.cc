@@ -74,6 +74,49 @@ TEST(IdTable, DynamicHasRoomForAllOfItsIds) {
   }
 }
 
+// Ids made up to fall into the same two buckets, 32 of which fill them: for the next ones others
+// move out, and when none can there is an error, and none of that call has a row.
+TEST(IdTable, CrowdedBucketsMakeRoomOrSaySo) {
+  const IdShape shape = dynamic_shape(300, 300);
+  IdMemory memory(shape, true);
+  const IdTable table = memory.table();
+  IdPolicy policy;
+  policy.evict = false;
+  const IdOracle places(shape, policy, true);
+  const auto wanted = places.buckets_of(0);
+  ASSERT_NE(wanted.first, wanted.second);
+  std::vector<int64_t> both, one;
+  for (int64_t id = 0; both.size() < 33; ++id) {
+    const auto [first, second] = places.buckets_of(id);
+    if (std::set<int64_t>{first, second} == std::set<int64_t>{wanted.first, wanted.second})
+      both.push_back(id);
+    else if ((first == wanted.first) != (second == wanted.first) && one.size() < 8)
+      one.push_back(id);
+  }
+  // Eight that can move are there first; the rest have nowhere else to go.
+  give(table, policy, one);
+  give(table, policy, {both.begin(), both.begin() + 32});
+  ASSERT_EQ(table.meters[kUsed], 40);
+  for (const std::vector<int64_t>& ids :
+       {one, std::vector<int64_t>(both.begin(), both.begin() + 32)}) {
+    const std::vector<int64_t> rows = found(table, ids);
+    ASSERT_GE(*std::min_element(rows.begin(), rows.end()), 0);
+  }
+  const IdMemory before = memory;
+  const std::vector<int64_t> last = {both[32], int64_t{1} << 40};
+  std::vector<int64_t> rows(2);
+  const IdList list = {last.data(), nullptr, nullptr, 2, false, 0, rows.data()};
+  IdChanges changes;
+  const IdTrouble trouble = assign(table, policy, &list, 1, Serial(), &changes);
+  ASSERT_EQ(trouble.kind, IdTrouble::kCrowded);
+  ASSERT_EQ(trouble.missing, both[32]);
+  ASSERT_TRUE(changes.rows.empty());
+  ASSERT_EQ(found(table, last), (std::vector<int64_t>{-1, -1}));
+  ASSERT_EQ(table.meters[kUsed], 40);
+  ASSERT_EQ(memory.keys, before.keys);
+  ASSERT_EQ(memory.taken, before.taken);
+}
+
 TEST(IdTable, DynamicHandsRowsOutInOrderAndGrows) {
   const IdShape shape = dynamic_shape(10, 5000);
   IdMemory memory(shape, true);

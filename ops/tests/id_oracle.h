@@ -82,7 +82,7 @@ class IdOracle {
     for (int64_t row = 0; row < shape.max_rows; ++row) free.insert(row);
   }
 
-  // The rows of distinct ids. False: nothing done, no room.
+  // The rows of distinct ids. False: no room; nothing done, or (crowded) no new id came in.
   bool assign(const std::vector<Seen>& ids, std::map<int64_t, int64_t>* rows) {
     std::map<uint64_t, Seen> sorted;
     for (const Seen& s : ids) sorted[splitmix(s.id)] = s;
@@ -92,6 +92,7 @@ class IdOracle {
       if (where.count(s.id) == 0) missing.push_back(s);
     if (dynamic && !policy.evict && missing.size() > free.size()) return false;
     ++clock;
+    crowded = false;
     for (const auto& [hash, s] : sorted) {
       looked_up += s.count;
       const auto found = where.find(s.id);
@@ -125,9 +126,18 @@ class IdOracle {
       const int64_t slot = insert(s.id, touched(-1, s), clock, times[s.id], s.count);
       (*rows)[s.id] = slot < 0 ? without(s.id) : slots[slot].row;
       if (slot >= 0) continue;
-      (lost || policy.kind == PolicyKind::kTtl ? not_admitted : overflowed) += times[s.id];
+      const bool waits = lost || policy.kind == PolicyKind::kTtl;
+      (waits ? not_admitted : overflowed) += times[s.id];
+      crowded |= !waits;
     }
-    return true;
+    crowded &= dynamic && !policy.evict;
+    if (!crowded) return true;
+    for (const Seen& s : admitted)
+      if (where.count(s.id) > 0) {
+        forget(s.id);
+        --inserted;
+      }
+    return false;
   }
 
   // Of an id in this step, uniform in [0, 1).
@@ -163,6 +173,7 @@ class IdOracle {
     if (!free.empty()) {
       slot = empty(id);
       while (slot < 0 && dynamic && grow()) slot = empty(id);
+      if (slot < 0 && dynamic) slot = make_room(id);
     }
     Slot made = {id, slot, score, last};
     if (slot < 0) {
@@ -255,7 +266,8 @@ class IdOracle {
   std::map<int64_t, int64_t> where;  // id -> slot
   std::set<int64_t> free;            // rows
   int64_t clock = 0, released = 0, epoch = 0, epoch_began = 0;
-  bool lost = false;  // the last newcomer, against the id that would have gone
+  bool crowded = false;  // a new id found no slot, and there must be one
+  bool lost = false;     // the last newcomer, against the id that would have gone
   int64_t looked_up = 0, hits = 0, inserted = 0, evicted = 0, not_admitted = 0, overflowed = 0;
   std::vector<std::tuple<int64_t, std::pair<bool, int64_t>, int64_t>> changes;  // row, old, new
   std::map<int64_t, int64_t> counters, sightings;  // of the filter: by place, by shard
@@ -277,6 +289,23 @@ class IdOracle {
       if (here.size() > best.size()) best = here;
     }
     return best.empty() ? -1 : best[0];
+  }
+
+  int64_t make_room(int64_t id) {
+    const auto [first, second] = buckets_of(id);
+    for (int64_t bucket : {first, second})
+      for (int64_t s : slots_of(bucket)) {
+        const Slot slot = slots.at(s);
+        const auto [one, two] = buckets_of(slot.id);
+        for (int64_t to : slots_of(one == bucket ? two : one))
+          if (slots.count(to) == 0) {
+            slots[to] = slot;
+            where[slot.id] = to;
+            slots.erase(s);
+            return s;
+          }
+      }
+    return -1;
   }
 
   int64_t victim(int64_t id) const {

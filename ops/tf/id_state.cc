@@ -149,6 +149,12 @@ Status IdState::OpenMeters(OpKernelContext* ctx, const std::string& label) {
 }
 
 Status IdsFull(const std::string& label, const IdTrouble& trouble) {
+  if (trouble.kind == IdTrouble::kCrowded)
+    return tensorflow::errors::ResourceExhausted(
+        label, ": id ", trouble.missing,
+        " has no place in the index, though rows are free: both "
+        "its buckets are full of ids that have no other. Hashes of ids don't do that by chance; "
+        "raise max_rows, or let old ids go (when_full='lru')");
   return tensorflow::errors::ResourceExhausted(
       label, ": ", trouble.missing, " new ids, and ", trouble.free,
       " free rows; raise max_rows, let old ids go (when_full='lru'), or make room with restrict()");

@@ -164,7 +164,8 @@ class AssignIdsOp final : public tensorflow::OpKernel {
 
   Status Refusal(const IdTrouble& trouble, const std::vector<IdList>& lists) const {
     if (trouble.kind == IdTrouble::kNone) return Ok();
-    if (trouble.kind == IdTrouble::kFull) return IdsFull(attrs_.label, trouble);
+    if (trouble.kind == IdTrouble::kFull || trouble.kind == IdTrouble::kCrowded)
+      return IdsFull(attrs_.label, trouble);
     const IdList& list = lists[trouble.list];
     const bool counts = trouble.kind == IdTrouble::kCount;
     return InvalidArgument(lists_.name(trouble.list), ": ", counts ? "count " : "score ",

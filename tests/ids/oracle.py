@@ -284,6 +284,11 @@ class Oracle:
                 self.free.discard(row)
                 return self.own(slot, Entry(id, row, score, returned), None), None
             if not self.grow():
+                slot = self.make_room(id) if self.dynamic else None
+                if slot is not None:
+                    row = min(self.free)
+                    self.free.discard(row)
+                    return self.own(slot, Entry(id, row, score, returned), None), None
                 break
         if self.dynamic and not self.evict:
             return None, "overflowed"
@@ -300,6 +305,17 @@ class Oracle:
         del self.where[old.id]
         self.counts["evicted"] += 1
         return self.own(slot, Entry(id, old.row, score, returned), old.id), None
+
+    def make_room(self, id):
+        """A slot of a full bucket, whose id moves to its other bucket; None if none can."""
+        for bucket in self.buckets(id):
+            for slot in range(bucket, bucket + BUCKET):
+                first, second = self.buckets(self.slots[slot].id)
+                empty = self.empty(second if first == bucket else first)
+                if empty:
+                    self.put(min(empty), self.slots.pop(slot))
+                    return slot
+        return None
 
     def own(self, slot, entry, old):
         self.put(slot, entry)

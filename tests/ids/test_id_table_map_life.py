@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from merlin_embeddings import config, ids, native
-from tests.ids.maps import build, changes_of, known, longs
+from tests.ids.maps import build, changes_of, known, longs, oracle_of
 
 MANAGED = ids.ManagedCollision(32, "lru", oov_rows=2)
 WIDE = ids.ManagedCollision(160, "lru")  # more buckets than an id has
@@ -212,6 +212,25 @@ def test_meters_that_point_outside_are_refused():
 
 
 # Bad input
+
+
+def test_an_id_without_a_place_in_the_index_is_an_error():
+    """Ids made up to have the same two buckets, more of them than these have slots."""
+    spec = ids.Dynamic(300, 300)
+    map = build(spec)
+    places, alike, id = oracle_of(spec, map), [], 0
+    wanted = set(places.buckets(0))
+    while len(alike) < 33:
+        if set(places.buckets(id)) == wanted:
+            alike.append(id)
+        id += 1
+    map.assign(longs(alike[:32]), training=True)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=f"id {alike[32]} has no place"):
+        map.assign(longs([*alike, 2**40]), training=True)
+    assert map.find(longs([alike[32], 2**40])).numpy().tolist() == [-1, -1]
+    assert sorted(map.find(longs(alike[:32])).numpy()) == list(range(32))
+    rows, changes = map.assign(longs([2**40]), training=True)
+    assert changes_of(changes) == [(32, 2**40, None)] and rows.numpy() == [32]
 
 
 @pytest.mark.parametrize(
