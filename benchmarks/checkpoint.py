@@ -63,7 +63,7 @@ def show(console: Console, found: dict, gib: float) -> None:
     plain = {"save": ours["plain_write"], "load": ours["plain_read"]}
     add("plain file", {**plain, "save_memory": 0, "load_memory": 0})
     add("merlin-embeddings", ours)
-    for peer in PEERS:
+    for peer in [name for name in PEERS if name in found]:
         add(peer, found[peer])
     console.print(table)
     for what, measured, needed in facts(ours):
@@ -98,6 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gib", type=float, default=4, help="of tables and slots")
     parser.add_argument("--folder", type=Path, default=Path("build/bench/checkpoint"))
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
     parser.add_argument("--rounds", type=int, default=2, help="of ours beside plain files")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
     arguments = parser.parse_args()
@@ -106,7 +107,7 @@ def main() -> None:
     found = {"ours": run("ours", folder, arguments.gib, arguments.rounds)}
     if "skipped" in found["ours"]:
         sys.exit(found["ours"]["skipped"])
-    for peer in PEERS:
+    for peer in arguments.peers:
         found[peer] = run(peer, folder, arguments.gib, 1)
     console = Console(width=100)
     show(console, found, arguments.gib)
