@@ -11,26 +11,21 @@ from typing import Any
 
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
-_RANGE_WRITE = 2
 # The kernel or the file system doesn't know the flags.
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
-def _of_libc(name: str, *types: Any) -> Any:
+def _libc_rename() -> Any:
     try:
-        call = getattr(ctypes.CDLL(None, use_errno=True), name)
+        call = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
         return None
-    call.argtypes = types
+    path = ctypes.c_char_p
+    call.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
     return call
 
 
-_sync_file_range = _of_libc(
-    "sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
-)
-_rename = _of_libc(
-    "renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint
-)
+_rename = _libc_rename()
 
 
 def partial(path: Path) -> Path:
@@ -84,12 +79,6 @@ def write_all(descriptor: int, content: bytes | memoryview, offset: int) -> None
     while len(view):
         written = os.pwrite(descriptor, view, offset)
         view, offset = view[written:], offset + written
-
-
-def start_writing(descriptor: int, offset: int, length: int) -> None:
-    """Has the disk begin with what was written, where the system can: a sync then waits less."""
-    if _sync_file_range is not None:
-        _sync_file_range(descriptor, offset, length, _RANGE_WRITE)
 
 
 def move_in(new: Path, path: Path, overwrite: bool) -> None:

@@ -72,7 +72,6 @@ class FileWriter:
         self._sums[name].add(raw)
         try:
             disk.write_all(self._descriptor, raw.data, at)
-            disk.start_writing(self._descriptor, at, len(raw))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
         self._at[name] = at + len(raw)
