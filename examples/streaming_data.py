@@ -7,7 +7,7 @@ them.
 import dataclasses
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -46,6 +46,7 @@ class Stream:
         numbers: [N, K] float32; K may be 0.
         labels: [N] float32, 0 or 1.
         days: [D + 1] where the days begin, and the last one ends.
+        scores: {column: [N] int64}, what ids are worth to a map that is told.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Stream:
     numbers: np.ndarray
     labels: np.ndarray
     days: np.ndarray
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -80,6 +82,22 @@ class Stream:
             ids[name], vocabulary[name] = place[numbers], len(counts)
         return dataclasses.replace(self, ids=ids, vocabulary=vocabulary)
 
+    def with_counts(self, of_first_day: bool) -> "Stream":
+        """The same stream, ids of open columns scored by how often they have come.
+
+        Args:
+            of_first_day: on the first day, which is known beforehand; else in the stream so far,
+                this sample counted.
+        """
+        end = self.days[1] if of_first_day else 0
+        scores = {
+            name: counts_in(self.ids[name], self.ids[name][:end])
+            if of_first_day
+            else counts_so_far(self.ids[name])
+            for name in self.open_columns
+        }
+        return dataclasses.replace(self, scores=scores)
+
     def first(self, days: int) -> "Stream":
         """The first days."""
         end = self.days[days]
@@ -89,6 +107,7 @@ class Stream:
             numbers=self.numbers[:end],
             labels=self.labels[:end],
             days=self.days[: days + 1],
+            scores={name: scores[:end] for name, scores in self.scores.items()},
         )
 
     def inputs(self, rows=slice(None)) -> dict[str, np.ndarray]:
@@ -96,12 +115,34 @@ class Stream:
         inputs = {name: ids[rows] for name, ids in self.ids.items()}
         if self.numbers.shape[1]:
             inputs["numbers"] = self.numbers[rows]
+        inputs |= {score_of(name): scores[rows] for name, scores in self.scores.items()}
         return inputs
 
     def by_day(self, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(labels, values) of each day."""
         for first, end in zip(self.days, self.days[1:], strict=False):
             yield self.labels[first:end], values[first:end]
+
+
+def score_of(column: str) -> str:
+    """What a model calls the scores of a column."""
+    return f"{column}_score"
+
+
+def counts_so_far(ids: np.ndarray) -> np.ndarray:
+    """[N] int64: how often each of the ids [N] has come up to its place, that one counted."""
+    order = np.argsort(ids, kind="stable")
+    _, first, counts = np.unique(ids[order], return_index=True, return_counts=True)
+    found = np.empty(len(ids), np.int64)
+    found[order] = np.arange(1, len(ids) + 1) - np.repeat(first, counts)
+    return found
+
+
+def counts_in(ids: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """[N] int64: how often each of the ids [N] stands among others [M]."""
+    there, counts = np.unique(others, return_counts=True)
+    places = np.searchsorted(there, ids).clip(max=len(there) - 1)
+    return np.where(there[places] == ids, counts[places], 0)
 
 
 def scattered(ids: np.ndarray) -> np.ndarray:

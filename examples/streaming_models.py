@@ -1,15 +1,19 @@
 """A DCN-v2 over any ids, and two ways to train it: once through a stream, or by epochs."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 from auc import auc
 from movielens_models import CrossNetwork, mlp
-from streaming_data import Stream
+from streaming_data import Stream, score_of
 from tensorflow import keras
 
 import merlin_embeddings as me
+
+RATE = 0.05  # of Adagrad, for embeddings: best for own rows and for modulo alike
+PATIENCE = 4  # epochs without a better one
 
 
 def tables_of(stream: Stream, ids: dict, dim: int) -> dict[str, me.FeatureConfig]:
@@ -26,12 +30,14 @@ def tables_of(stream: Stream, ids: dict, dim: int) -> dict[str, me.FeatureConfig
 
 
 def dcn(stream: Stream, ids: dict, dim: int, dropout: float = 0.0, seed: int = 0) -> keras.Model:
-    """DCN-v2 (Wang et al., 2021, https://arxiv.org/abs/2008.13535): `{column: [B]}` and numbers
-    `[B, K]` to the probability `[B, 1]`."""
+    """DCN-v2 (Wang et al., 2021, https://arxiv.org/abs/2008.13535): `{column: [B]}`, numbers
+    `[B, K]` and scores of ids, where the stream has some, to the probability `[B, 1]`."""
     keras.utils.set_random_seed(seed)
     inputs = {name: keras.Input((), dtype="int64", name=name) for name in stream.ids}
-    vectors = me.layers.Embeddings(tables_of(stream, ids, dim), name="tables")(inputs)
-    parts = list(vectors.values())
+    scores = {name: keras.Input((), dtype="int64", name=score_of(name)) for name in stream.scores}
+    tables = me.layers.Embeddings(tables_of(stream, ids, dim), name="tables")
+    parts = list(tables(inputs, scores=scores or None).values())
+    inputs |= {score_of(name): symbol for name, symbol in scores.items()}
     if count := stream.numbers.shape[1]:
         inputs["numbers"] = keras.Input((count,), name="numbers")
         parts.append(inputs["numbers"])
@@ -79,13 +85,12 @@ class Days(keras.callbacks.Callback):
             self.begins(self.day)
 
 
-def train_once(
-    model: keras.Model, stream: Stream, batch: int, rate: float, callbacks=()
-) -> np.ndarray:
+def train_once(model: keras.Model, stream: Stream, batch: int, callbacks=()) -> np.ndarray:
     """Goes once through the stream; what the model said of each sample, `[N]`."""
-    optimizer = me.optimizers.Split(
-        dense=keras.optimizers.Adam(0.001), embeddings=me.optimizers.Adagrad(rate)
-    )
+    # The gradient of a mean over a thousand samples is so small that the usual start of Adagrad's
+    # sums, 0.1, would outweigh whatever a stream as short as this one adds to them.
+    embeddings = me.optimizers.Adagrad(RATE, initial_accumulator_value=1e-7)
+    optimizer = me.optimizers.Split(dense=keras.optimizers.Adam(0.001), embeddings=embeddings)
     scores = Scores(len(stream), name="scores")
     model.compile(optimizer, "binary_crossentropy", metrics=[scores], jit_compile=False)
     model.fit(
@@ -94,27 +99,42 @@ def train_once(
     return np.asarray(scores.scores)
 
 
-def train_epochs(model: keras.Model, stream: Stream, batch: int, epochs: int) -> float:
+@dataclass(frozen=True)
+class Reached:
+    """AUCs of a model that was trained by epochs."""
+
+    valid: float  # of the best epoch
+    test: float  # of the same epoch
+    by_epoch: list[float]  # in validation
+
+
+def train_epochs(
+    model: keras.Model, stream: Stream, batch: int, epochs: int, callbacks=()
+) -> Reached:
     """Trains on the first of three days; the test's AUC after the epoch best in validation."""
     train, valid, test = (
         slice(first, end) for first, end in zip(stream.days, stream.days[1:], strict=False)
     )
     inputs = {part: stream.inputs(rows) for part, rows in (("v", valid), ("t", test))}
-    best: dict = {"valid": -1.0}
+    by_epoch: list[float] = []
+    tested: dict[int, float] = {}
 
     def score(part, rows):
         return auc(stream.labels[rows], model.predict(inputs[part], 8192, verbose=0)[:, 0])
 
     def after_epoch(epoch, logs):
-        reached = score("v", valid)
-        if reached > best["valid"]:
-            best.update(valid=reached, test=score("t", test), epoch=epoch)
-        elif epoch >= best["epoch"] + 4:
+        by_epoch.append(score("v", valid))
+        best = int(np.argmax(by_epoch))
+        if best == epoch:
+            tested[epoch] = score("t", test)
+        elif epoch >= best + PATIENCE:
             model.stop_training = True
 
     model.compile(me.optimizers.Adam(0.001), "binary_crossentropy", jit_compile=False)
     watch = keras.callbacks.LambdaCallback(on_epoch_end=after_epoch)
     model.fit(
-        stream.inputs(train), stream.labels[train], batch, epochs, verbose=0, callbacks=[watch]
-    )
-    return best["test"]
+        stream.inputs(train), stream.labels[train], batch, epochs, verbose=0,
+        callbacks=[watch, *callbacks],
+    )  # fmt: skip
+    best = int(np.argmax(by_epoch))
+    return Reached(by_epoch[best], tested[best], by_epoch)

@@ -166,6 +166,17 @@ class Bags:
         bags.hotness, bags._row_splits, bags.weights, bags.inverse = 1, None, None, None
         return bags
 
+    def with_values(self, values: tf.Tensor) -> Bags:
+        """The same bags of other values `[N]` int64, with their weights; none of them is padding.
+
+        Args:
+            values: such as the rows of these.
+        """
+        bags = copy.copy(self)
+        bags.values = bags._given = values
+        bags.strings, bags.padding_id, bags.scores = False, None, None
+        return bags
+
     def take(self, kept: tf.Tensor, row_splits: tf.Tensor) -> Bags:
         """Bags of some of the values, weights and scores with them; padding is none of them.
 

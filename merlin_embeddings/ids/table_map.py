@@ -253,7 +253,7 @@ class IdTableMap(StatefulIdMap):
             if wanted and given is None:
                 raise ValueError(
                     f"{name}: the policy Custom goes by scores; give scores=, one an id, in "
-                    "[0, 2**32)."
+                    "[0, 2**32), or Bags that have them."
                 )
             if given is not None and not wanted:
                 raise ValueError(

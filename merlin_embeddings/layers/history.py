@@ -11,19 +11,65 @@ import tensorflow as tf
 from merlin_embeddings.bags import Bags, bag_of, positions, truncate, without_padding
 
 
+class ItemVectors:
+    """The vectors of items, each by itself: looked up once, to be scored and then to be pooled.
+
+    An id map that remembers ids counts each lookup, and a regularizer acts on each.
+
+    Args:
+        look_up: the rows `[N]` int64 (-1: no vector) and vectors `[N, D]` float32 of N items.
+    """
+
+    def __init__(self, look_up: Callable[[Bags], tuple[tf.Tensor, tf.Tensor]]):
+        self._look_up = look_up
+        self._items: tf.Tensor | None = None
+        self._found: tuple[tf.Tensor, tf.Tensor] | None = None
+
+    def __call__(self, bags: Bags) -> tf.Tensor:
+        """The vectors `[N, D]` of the N items of bags."""
+        if self._found is None or self._items is not bags.values:
+            self._items, self._found = bags.values, self._look_up(bags.singles())
+        return self._found[1]
+
+    def pooled(self, bags: Bags, combiner: str) -> tf.Tensor | None:
+        """What a lookup of the bags would be, `[B, D]` float32.
+
+        None if nobody asked for vectors of their items, or for a maximum, whose lookup says what it
+        makes of weights.
+
+        Args:
+            bags: B bags of N items.
+            combiner: as of a `FeatureConfig`.
+        """
+        if self._found is None or self._items is not bags.values or combiner == "max":
+            return None
+        rows, vectors = self._found
+        weights = tf.cast(rows >= 0, tf.float32)
+        if bags.weights is not None:
+            weights = tf.where(rows >= 0, bags.weights, 0.0)
+        of, count = bag_of(bags), tf.size(bags.row_splits, tf.int64) - 1
+        sums = tf.math.unsorted_segment_sum(vectors * weights[:, tf.newaxis], of, count)
+        if combiner == "sum":
+            return sums
+        powers = weights if combiner == "mean" else tf.square(weights)
+        divisors = tf.math.unsorted_segment_sum(powers, of, count)
+        divisors = divisors if combiner == "mean" else tf.sqrt(divisors)
+        return tf.math.divide_no_nan(sums, divisors[:, tf.newaxis])
+
+
 @dataclasses.dataclass(frozen=True)
 class History:
     """What a pooling may want to know of B histories of N items in all.
 
     Attributes:
         bags: the items, in the order of time.
-        look_up: vectors `[N, D]` float32 of the items of bags, each by itself.
+        look_up: gives the vectors `[N, D]` float32 of the items of bags, each by itself.
         ages: `[N]` numbers, how long ago each item was met, or None.
         query: `[B, Q]`, what the history is asked about, or None.
     """
 
     bags: Bags
-    look_up: Callable[[Bags], tf.Tensor]
+    look_up: ItemVectors
     ages: tf.Tensor | None = None
     query: tf.Tensor | None = None
 
@@ -38,7 +84,7 @@ class History:
     @property
     def vectors(self) -> tf.Tensor:
         """The vectors `[N, D]` of the items, float32."""
-        return self.look_up(self.bags.singles())
+        return self.look_up(self.bags)
 
     @property
     def from_the_end(self) -> tf.Tensor:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from merlin_embeddings.bags import Bags, asserted
-from merlin_embeddings.layers import flatten
+from merlin_embeddings.layers import flatten, symbolic
 from merlin_embeddings.layers.base import TableLayer
 from merlin_embeddings.layers.samplers import InBatch, Sampler
 from merlin_embeddings.layers.sharing import SharingLayer
@@ -47,6 +47,8 @@ class SampledSoftmax(SharingLayer):
     Call arguments:
         inputs: vectors of users `[B, D]`.
         positives: an item id for each, `[B]` or `[B, 1]`.
+        scores: an integer in `[0, 2**32)` for each positive, of its shape, for a table whose `ids`
+            have the policy `Custom`.
 
     Returns:
         `[B, 1 + S]` float32: the positive's logit, then those of the S negatives (with `InBatch`
@@ -93,14 +95,16 @@ class SampledSoftmax(SharingLayer):
                 self.sampler.build_for(self.id_map.rows)
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def call(self, inputs: Any, positives: Any, training: bool | None = None) -> tf.Tensor:
+    def call(
+        self, inputs: Any, positives: Any, training: bool | None = None, scores: Any = None
+    ) -> tf.Tensor:
         """Logits of positives and negatives; see the class."""
         self._check(inputs, positives)
         if not self.items.table_set.exist:
             positives = flatten.as_integers(positives)  # Keras may say float32, see UserFromItems
         else:
             self._follow_rows()
-        rows = self.rows_of(Bags.of(positives, None, None, self.label), training)
+        rows = self.rows_of(Bags.of(positives, None, None, self.label, scores), training)
         batch_size = tf.size(rows)
         negatives = tf.stop_gradient(self.sampler.sample(rows, bool(training)))
         vectors = self.look_up_rows(tf.concat([rows, negatives], 0), training)
@@ -118,11 +122,12 @@ class SampledSoftmax(SharingLayer):
         return tf.concat([of_positives[:, None], of_negatives], 1)
 
     def compute_output_spec(
-        self, inputs: Any, positives: Any, training: bool | None = None
+        self, inputs: Any, positives: Any, training: bool | None = None, scores: Any = None
     ) -> keras.KerasTensor:
         """Shape and dtype of the output for symbolic inputs."""
         del training
         self._check(inputs, positives)
+        symbolic.check(self.feature(), self.id_map, positives, None, scores)
         sampled = getattr(self.sampler, "num_sampled", None)
         width = None if sampled is None else 1 + sampled
         return keras.KerasTensor((inputs.shape[0], width), dtype="float32")

@@ -11,12 +11,11 @@ from tensorflow import keras
 
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig, TableConfig
-from merlin_embeddings.ids import Identity, PureIdMap
+from merlin_embeddings.ids import PureIdMap
 from merlin_embeddings.layers.base import TableLayer
 from merlin_embeddings.layers.embedding import Embedding
 from merlin_embeddings.layers.id_layer import IdLayer
 from merlin_embeddings.layers.table_set import label
-from merlin_embeddings.routing import Query
 
 
 class Lookup(NamedTuple):
@@ -142,8 +141,20 @@ class SharingLayer(IdLayer):
     def look_up_rows(self, rows: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """The vectors `[N, D]` float32 of rows `[N]` int64, as `rows_of` gives them; -1: zeros."""
         bags = Bags(rows, hotness=1, name=self.label)
-        as_they_are = Identity("zero").build(self.id_map.rows)
+        as_they_are = self.items.table_set.of_rows(self.table_config.name)
         return self._look_up([Lookup(bags, None)], training, as_they_are)[0]
+
+    def look_up_singles(
+        self, bags: Bags, training: bool | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The row of each of N ids, `[N]` int64 (-1: no vector), and its vector `[N, D]` float32.
+
+        Args:
+            bags: N bags of an id.
+            training: whether the step trains.
+        """
+        rows = self.rows_of(bags, training)
+        return rows, self.look_up_rows(rows, training)
 
     def _look_up(
         self, lookups: Sequence[Lookup], training: bool | None, ids: PureIdMap | None
@@ -165,14 +176,8 @@ class SharingLayer(IdLayer):
             bags: the ids.
             training: whether the step trains.
         """
-        table_set, config = self.items.table_set, self.table_config
-        if not table_set.exist:
-            return bags.values
-        query = Query(table_set.tables[config.name], self.id_map, bags, self.label)
-        [route] = table_set.router.route([query], self.items.learns(training))
-        if route.strict:  # nobody has checked the ids yet, and here no lookup will
-            return self.id_map.assign(route.rows, name=self.label)[0]
-        return route.rows
+        learns = self.items.learns(training)
+        return self.items.table_set.rows_of([self.feature()], [bags], learns)[0]
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments; the owner as Keras writes layers."""

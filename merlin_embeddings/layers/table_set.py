@@ -128,6 +128,32 @@ class TableSet:
         ]
         return vectors[: len(features)], losses
 
+    def rows_of(
+        self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool
+    ) -> list[tf.Tensor]:
+        """The row of each id of features, F times `[N]` int64: -1 for one without a vector.
+
+        Args:
+            features, bags: as for `look_up`, which looks rows up with the `ids` of `of_rows`.
+            training: whether the step trains.
+        """
+        if not self.exist:
+            return [its_bags.values for its_bags in bags]
+        queries = [
+            Query(self.tables[f.table.name], self.ids[f.table.name], its_bags, its_bags.name)
+            for f, its_bags in zip(features, bags, strict=True)
+        ]
+        routes = self.router.route(queries, training)
+        return [
+            # Nobody has checked the ids yet where a route is strict, and here no lookup will.
+            query.ids.assign(route.rows, name=query.name)[0] if route.strict else route.rows
+            for query, route in zip(queries, routes, strict=True)
+        ]
+
+    def of_rows(self, name: str) -> PureIdMap:
+        """The map of table `name` for what `rows_of` gave in place of ids."""
+        return Identity("zero").build(self.ids[name].rows)
+
     def _check_not_stateless(self) -> None:
         for table in self.tables.values():
             if isinstance(compat.raw_variable(table.variable), tf.Tensor):

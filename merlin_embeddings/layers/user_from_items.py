@@ -13,7 +13,7 @@ from merlin_embeddings.config import is_row_count
 from merlin_embeddings.layers import flatten, symbolic
 from merlin_embeddings.layers import pooling as poolings
 from merlin_embeddings.layers.base import TableLayer
-from merlin_embeddings.layers.history import History
+from merlin_embeddings.layers.history import History, ItemVectors
 from merlin_embeddings.layers.sharing import Lookup, SharingLayer
 
 _PAIR = ("__values", "__offsets")
@@ -26,8 +26,8 @@ class UserFromItems(SharingLayer):
     There is no table of users (Covington et al., 2016, "Deep Neural Networks for YouTube
     Recommendations"): a user is the pool of what they have met, so that a new user has a vector
     after the first item, and memory doesn't grow with the number of users. Mean and
-    recency-weighted pools are one native lookup; attention looks the items up once more to score
-    them.
+    recency-weighted pools are one native lookup; attention looks the items up one by one, scores
+    their vectors and pools these.
 
     Args:
         items: the layer that owns the items' table, an `Embedding` or `Embeddings`. Weights,
@@ -54,6 +54,8 @@ class UserFromItems(SharingLayer):
         ages: the same: how long ago each item was met. For poolings that need them, no others.
         query: `[B, D]`, the candidates' vectors, such as `items(candidates)`. For poolings that
             need it, no others.
+        scores: an integer in `[0, 2**32)` for each item, of the kind and shape of `inputs`, for a
+            table whose `ids` have the policy `Custom`.
 
     Returns:
         `[B, D]` in the layer's compute dtype. An empty history is zeros: what follows (a dense
@@ -107,6 +109,7 @@ class UserFromItems(SharingLayer):
         ages: Any = None,
         query: Any = None,
         training: bool | None = None,
+        scores: Any = None,
     ) -> tf.Tensor:
         """Vectors of users; see the class."""
         inputs = _without_names(inputs)
@@ -114,17 +117,20 @@ class UserFromItems(SharingLayer):
         if not self.items.table_set.exist:
             # Keras asks for shapes, and says float32 where it doesn't know the dtype of inputs.
             inputs = flatten.as_integers(inputs)
-        bags = Bags.of(inputs, weights, self.padding_or_items(self.padding_id), self.label)
+        bags = Bags.of(inputs, weights, self.padding_or_items(self.padding_id), self.label, scores)
+        singles = ItemVectors(lambda bags: self.look_up_singles(bags, training))
         history = History(
             bags,
-            lambda singles: self.look_up([Lookup(singles, None)], training)[0],
+            singles,
             None if ages is None else self._flat_ages(inputs, bags, ages),
             None if query is None else self._flat_query(query, bags),
         )
         if self.max_length is not None:
             history = history.truncated(self.max_length, self.keep)
         weighed = self.pooling.weigh(history)
-        [vectors] = self.look_up([Lookup(weighed, self.pooling.combiner)], training)
+        vectors = singles.pooled(weighed, self.pooling.combiner)
+        if vectors is None:
+            [vectors] = self.look_up([Lookup(weighed, self.pooling.combiner)], training)
         return bags.expand(tf.cast(vectors, self.compute_dtype))
 
     def compute_output_spec(
@@ -134,12 +140,13 @@ class UserFromItems(SharingLayer):
         ages: Any = None,
         query: Any = None,
         training: bool | None = None,
+        scores: Any = None,
     ) -> keras.KerasTensor:
         """Shape and dtype of the output for symbolic inputs."""
         del training
         inputs = _without_names(inputs)
         feature = self.feature("mean")
-        symbolic.check(feature, self.id_map, inputs, weights)
+        symbolic.check(feature, self.id_map, inputs, weights, scores)
         symbolic.check_rank(feature, inputs)
         self._check(ages, query)
         if ages is not None and not isinstance(inputs, Mapping):

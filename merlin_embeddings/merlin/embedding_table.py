@@ -16,10 +16,8 @@ from tensorflow import keras
 
 from merlin_embeddings import layers
 from merlin_embeddings.config import COMBINERS, is_row_count
-from merlin_embeddings.layers import flatten
 from merlin_embeddings.merlin import columns
-from merlin_embeddings.merlin.inputs import squeeze
-from merlin_embeddings.merlin.lookup import Batch, look_up
+from merlin_embeddings.merlin.lookup import Batch, batch_of, look_up
 from merlin_embeddings.merlin.table import Table
 
 
@@ -78,6 +76,9 @@ class EmbeddingTable(mm.EmbeddingTable):
         inputs: integers, or strings where `ids` take any number: `[B]`, `[B, 1]`, `[B, L]`,
             `[B, L, 1]`; ragged `[B, None]`, `[B, None, 1]`; sparse `[B, L]`, `[B, L, 1]` (these
             need a combiner); or a dict of them by column name. Other names in it are left alone.
+        scores: an integer in `[0, 2**32)` for each id, of the kind and shape of `inputs` (a dict by
+            column name for a dict), for `ids` whose policy is `Custom`. merlin-models' blocks hand
+            tables ids alone: call the table by itself.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class EmbeddingTable(mm.EmbeddingTable):
             self._check_classes()
         super().build(input_shapes)
 
-    def call(self, inputs: Any, **kwargs: Any) -> Any:
+    def call(self, inputs: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Vectors of ids, or a dict of them, in the compute dtype.
 
         `[B, D]` with a combiner, and of `[B]` and `[B, 1]` ids; else `[B, L, D]` or ragged
@@ -193,9 +194,10 @@ class EmbeddingTable(mm.EmbeddingTable):
 
         Raises:
             ValueError: a dict without any of the columns, where the table was built with some: a
-                model would be another one. (Where it was built without, merlin-models prunes it.)
+                model would be another one (where it was built without, merlin-models prunes it).
+                Scores that the table has no use for, or none where it goes by them.
         """
-        batches = self._batches(inputs)
+        batches = self._batches(inputs, scores)
         if not batches:
             self._check_missing(kwargs.get("features") or inputs)
         combiner = self.sequence_combiner if isinstance(self.sequence_combiner, str) else None
@@ -288,15 +290,17 @@ class EmbeddingTable(mm.EmbeddingTable):
         return cls(arguments.pop("dim"), *schema, table=table, **arguments)
 
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def _batches(self, inputs: Any) -> dict[str, Batch]:
+    def _batches(self, inputs: Any, scores: Any = None) -> dict[str, Batch]:
         """The ids of each feature that there are, in the order of the features."""
-        named = inputs if isinstance(inputs, Mapping) else {self.col_schema.name: inputs}
+        first = self.col_schema.name
+        named = inputs if isinstance(inputs, Mapping) else {first: inputs}
+        scored = scores if isinstance(scores, Mapping) else {first: scores}
         batches = {}
         for name, column in self.features.items():
             if name in named:
                 open_ids = (self.table.ids or self.table.compression) is not None
                 label = columns.describe(self.table_name, column, open_ids)
-                batches[name] = Batch(squeeze(flatten.as_integers(named[name]), label), label)
+                batches[name] = batch_of(named[name], scored.get(name), label)
         return batches
 
     @tf.autograph.experimental.do_not_convert

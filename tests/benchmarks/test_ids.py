@@ -49,8 +49,8 @@ def test_percentiles_and_ratios():
     assert ours["p99_of_control"] == pytest.approx(np.percentile([1] * 99 + [3], 99))
 
 
-def test_a_small_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("QUICK", "1")
+def test_a_small_run(tmp_path, capsys, monkeypatch, workers_here):
+    monkeypatch.setattr(benchmark, "Worker", workers_here)
     path = tmp_path / "ids.json"
     args = ["--capacities", "0.002", "--full", "overfull", "--laws", "zipf", "--seconds", "0.05"]
     args += ["--rounds", "2", "--peers", "never", "ours, modulo", "MCH, LFU"]

@@ -202,20 +202,37 @@ def test_a_large_table_is_looked_up_in_bags_of_one_and_of_twenty():
     assert uniform.batches(1) == [Batch(1, 1), Batch(1, 20)]
 
 
-def test_a_small_run_gives_a_whole_document(tmp_path):
-    path = tmp_path / "new" / "result.json"
+def test_a_run_by_real_processes(tmp_path):
+    path = tmp_path / "result.json"
     command = [
-        *(sys.executable, str(LOOKUP), "--json", str(path), "--tables", "2x500", "--dims", "16"),
+        *(sys.executable, str(LOOKUP), "--json", str(path), "--tables", "1x500", "--dims", "16"),
+        *("--only", "forward", "--peers", f"{workers.OURS},{workers.LIMIT}", "--batches", "32"),
+        *("--hotness", "3", "--seconds", "0.01", "--torch-python", str(tmp_path / "absent")),
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, "QUICK": "1"}, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(path.read_text())
+    both = workers.OURS, workers.LIMIT
+    assert document["checks"] == {name: {"forward": "ok"} for name in both}
+    assert {(r["peer"], r["skipped"]) for r in document["results"]} == {(n, None) for n in both}
+    assert "% of limit" in done.stdout
+
+
+def test_a_small_run_gives_a_whole_document(tmp_path, monkeypatch, capsys, workers_here):
+    path = tmp_path / "new" / "result.json"
+    args = [
+        *("--json", str(path), "--tables", "2x500", "--dims", "16"),
         *("--only", ",".join(report.GOALS)),
         *("--batches", "32", "--hotness", "3", "--seconds", "0.01"),
         *("--size-rows", "2000,1000", "--torch-python", str(tmp_path / "absent")),
         *("--uniform-dims", "16", "--uniform-gib", "0.001", "--uniform-lookups", "64"),
         *("--html", str(tmp_path / "report.html")),
     ]
-    done = subprocess.run(
-        command, env={**os.environ, "QUICK": "1"}, capture_output=True, text=True, timeout=500
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest has its own
+    assert lookup.main(args) == 0
+    printed = capsys.readouterr().out
     document = json.loads(path.read_text())
 
     assert document["quick"] is True
@@ -259,8 +276,8 @@ def test_a_small_run_gives_a_whole_document(tmp_path):
     expected = {workers.OURS, "tf lookup", workers.LIMIT}
     assert large == {(p, int(0.001 * 2**26) * 4, pool) for p in expected for pool in uniform.POOLS}
     assert all(r["million_lookups_per_second"] > 0 for r in document["uniform"])
-    assert "% of limit" in done.stdout and "Adam and the table's size" in done.stdout
-    assert "uniform ids" in done.stdout
+    assert "% of limit" in printed and "Adam and the table's size" in printed
+    assert "uniform ids" in printed
     page = (tmp_path / "report.html").read_text()
     assert page.startswith("<!doctype html>") and "uniform ids" in page
 

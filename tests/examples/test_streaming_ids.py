@@ -1,6 +1,7 @@
 """Streams, ids by frequency, scores before learning, the gap; and a small run."""
 
 import dataclasses
+import json
 
 import movielens_data
 import numpy as np
@@ -8,9 +9,11 @@ import pandas as pd
 import pytest
 import streaming_data
 import streaming_ids
-from streaming_data import Stream, scattered
+import streaming_maps
+from streaming_data import Stream, counts_in, counts_so_far, scattered
+from streaming_maps import CUSTOM, FULL, MODULO, ORACLE, TASKS, Contender
 from streaming_models import Days, dcn, train_epochs, train_once
-from streaming_report import gap_closed, smoothed
+from streaming_report import Outcome, Run, chosen, gap_closed, losses, picture, smoothed
 from tensorflow import keras
 
 import merlin_embeddings as me
@@ -85,7 +88,7 @@ def test_scores_are_what_the_model_said_before_it_learned():
     stream = small_stream()
     model = dcn(stream, {"user": me.ids.Modulo(50)}, dim=4)
     first = np.asarray(model(stream.inputs(slice(0, 32))))[:, 0]
-    scores = train_once(model, stream, batch=32, rate=0.1)
+    scores = train_once(model, stream, batch=32)
     assert scores.shape == (192,)
     np.testing.assert_allclose(scores[:32], first, rtol=1e-5)
     again = np.asarray(model(stream.inputs(slice(32, 64))))[:, 0]
@@ -105,14 +108,27 @@ def test_epochs_test_at_the_best_in_validation(monkeypatch):
     monkeypatch.setattr(keras.Model, "predict", lambda self, x, *_, **__: x["user"][:, None] * 1.0)
     model = dcn(stream, {"user": me.ids.Modulo(50)}, dim=4)
     reached = train_epochs(model, stream, 64, 2)
+    assert reached.by_epoch == [reached.valid] * 2
     labels, ids = stream.labels[512:], stream.ids["user"][512:].astype(float)
     pairs = [(a, b) for a in ids[labels > 0] for b in ids[labels == 0]]
-    assert reached == pytest.approx(np.mean([(a > b) + (a == b) / 2 for a, b in pairs]))
+    assert reached.test == pytest.approx(np.mean([(a > b) + (a == b) / 2 for a, b in pairs]))
 
 
 def test_the_gap():
     assert gap_closed(0.74, 0.7, 0.75) == pytest.approx(0.8)
     assert gap_closed(0.7, 0.7, 0.75) == 0
+
+
+def test_counts():
+    ids = np.array([5, 7, 5, -2, 5, 7])
+    assert counts_so_far(ids).tolist() == [1, 1, 2, 1, 3, 2]
+    assert counts_in(ids, np.array([7, 7, -2, 9])).tolist() == [0, 2, 0, 1, 0, 2]
+    stream = small_stream()
+    scored = stream.with_counts(of_first_day=True)
+    assert scored.inputs(slice(0, 4))["user_score"].tolist() == [
+        (stream.ids["user"][:64] == id).sum() for id in stream.ids["user"][:4]
+    ]
+    assert len(scored.first(1).scores["user"]) == 64
 
 
 def test_smoothing_leaves_days_without_auc_out():
@@ -122,13 +138,54 @@ def test_smoothing_leaves_days_without_auc_out():
     assert smoothed([0.1, 0.2]).tolist() == [0.1, 0.2]
 
 
+def outcome(name, *aucs, valid=None, days=(0.5, 0.6)):
+    return Outcome(name, [Run(auc, valid, list(days), 16, 100, None, 1.0) for auc in aucs])
+
+
+def test_what_is_chosen_and_what_is_lost(tmp_path):
+    """The best policy in validation, which is not the best in the test; baselines are no choice."""
+    outcomes = [
+        outcome(FULL, 0.9, valid=0.9),
+        outcome(MODULO, 0.69, 0.71, valid=0.7, days=(0.5, np.nan, 0.6)),
+        outcome(ORACLE, 0.8, valid=0.8, days=(0.5,)),
+        outcome("a", 0.74, 0.76, valid=0.72),
+        outcome("b", 0.6, valid=0.71),
+    ]
+    assert list(chosen(outcomes)) == [
+        "Best in validation: a; in the test it closes 50% of the gap."
+    ]
+    assert list(losses(outcomes)) == ["Worse than modulo: b (-0.1000)."]
+    assert list(chosen([outcome("a", 0.7)])) == [] == list(losses([outcome(MODULO, 0.7)]))
+    assert outcomes[3].spread == pytest.approx(0.01)
+    assert outcomes[1].record()["runs"][0]["days"] == [0.5, None, 0.6]
+    mixed = Outcome("", [outcome("", 0.5, days=(0.5,)).runs[0], outcome("", 0.5).runs[0]])
+    assert mixed.days.tolist() == [0.5, 0.6]
+    picture({"one": outcomes, "two": outcomes}, tmp_path / "p.svg")
+    drawn = (tmp_path / "p.svg").read_text()
+    for text in ("one", "two", "epoch", "a", "b", FULL, ORACLE):
+        assert f"<!-- {text} -->" in drawn
+
+
 def test_maps_have_the_rows_that_they_were_given():
     for rows in (17, 94, 160, 168, 420):
-        for name, spec in streaming_ids.policies(10).items():
+        for name, spec in streaming_maps.policies(10).items():
             made = spec(rows)
-            given = streaming_ids.managed(rows).rows
+            given = streaming_maps.managed(rows).rows
             assert spec(given).rows_of(None) == given, (name, rows)
             assert rows <= made.rows_of(None) <= rows + 16
+
+
+def test_each_map_is_among_the_contenders():
+    stream = small_stream()
+    found = streaming_maps.contenders(TASKS["clicks"], stream)
+    assert list(found) == [FULL, MODULO, ORACLE, *streaming_maps.policies(1)]
+    assert {name for name, one in found.items() if one.thinks_in_epochs} == {
+        "epoch LRU",
+        "epoch LFU",
+    }
+    assert [name for name, one in found.items() if one.stream.scores] == [CUSTOM]
+    few = streaming_maps.contenders(TASKS["clicks"], stream, ["TTL"])
+    assert list(few) == [FULL, MODULO, ORACLE, "TTL, 1 day"]
 
 
 def test_day_aucs_weigh_days_and_leave_the_first_out():
@@ -143,21 +200,23 @@ def test_day_aucs_weigh_days_and_leave_the_first_out():
 
 def test_a_small_run_prints_and_draws(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(streaming_ids, "stream_of", lambda name, options: small_stream(day=256))
-    code = streaming_ids.main(["--quick", "--only", "clicks", "--output", str(tmp_path)])
+    args = ["--quick", "--maps", "LRU, admitted", "--only", "movielens-random"]
+    code = streaming_ids.main([*args, "--output", str(tmp_path)])
     assert code == 0
     printed = capsys.readouterr().out
-    for name in ("own rows", "modulo", "static oracle", "LFU, admitted by 2%", "LRU"):
+    for name in (*streaming_maps.BASELINES, "LRU, admitted by 2%", "Best in validation: LRU"):
         assert name in printed
-    assert (tmp_path / "streaming-ids.png").stat().st_size > 1000
+    assert (tmp_path / "streaming-ids.svg").stat().st_size > 1000
+    [outcomes] = json.loads((tmp_path / "streaming-ids.json").read_text()).values()
+    assert [one["map"] for one in outcomes] == [*streaming_maps.BASELINES, "LRU, admitted by 2%"]
 
 
-def test_maps_train():
+@pytest.mark.parametrize("name", ["epoch LRU", "dynamic, LFU", CUSTOM])
+def test_maps_train(name):
     stream = small_stream()
-    for name in ("LFU, admitted by 2%", "epoch LRU", "dynamic, LFU"):
-        spec = streaming_ids.policies(2)[name]
-        ids = {"user": spec(20)}
-        run = streaming_ids.run(
-            name, dataclasses.replace(streaming_ids.TASKS["clicks"], batch=64), (stream, stream),
-            ids, 0, False,
-        )  # fmt: skip
-        assert 0 < run.auc <= 1 and run.rows <= 33 and run.known.endswith("%"), name
+    if name == CUSTOM:
+        stream = stream.with_counts(of_first_day=False)
+    contender = Contender(stream, {"user": streaming_maps.policies(2)[name](20)})
+    task = dataclasses.replace(TASKS["clicks"], batch=64)
+    run = streaming_ids.run(task, contender, ["user"], 0, 1)
+    assert 0 < run.auc <= 1 and run.rows <= 33 and run.known > 0

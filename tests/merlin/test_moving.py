@@ -112,6 +112,54 @@ def test_columns_without_an_int_domain():
     assert table.table.table.size() == 3 and table.input_dim == 16
 
 
+@pytest.mark.parametrize("combiner", [None, "mean", "max"])
+def test_an_activity_regularizer_counts_no_id_twice(combiner):
+    table = EmbeddingTable(
+        3, ColumnSchema("word"), ids=me.ids.ManagedCollision(16), sequence_combiner=combiner,
+        embeddings_initializer="ones", embeddings_regularizer=tf.keras.regularizers.L2(1.0),
+        activity_regularizer=tf.keras.regularizers.L2(1.0), padding_id=0,
+    )  # fmt: skip
+    out = table({"word": tf.constant([[1, 2, 1], [3, 0, 0]])}, training=True)["word"]
+    counts = {
+        k: s for e in table.table.table.entries() for k, s in zip(e.keys, e.scores, strict=True)
+    }
+    assert counts == {1: 2, 2: 1, 3: 1}
+    np.testing.assert_array_equal(out if combiner else out[:, 0], np.ones((2, 3)))
+    # Four vectors of three ones in a batch of two, and three distinct rows.
+    assert sorted(map(float, table.losses)) == [4 * 3 / 2, 3 * 3]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        me.ids.ManagedCollision(16, policy="custom"),
+        me.ids.Dynamic(16, 16, policy="custom"),
+        me.ids.Dynamic(16, 16, when_full="custom"),
+    ],
+)
+def test_scores_come_with_ids(ids):
+    table = EmbeddingTable(3, ColumnSchema("word"), ids=ids, sequence_combiner="sum")
+    words, scores = tf.constant([[1, 2], [2, 3]]), tf.constant([[10, 20], [25, 30]])
+    table({"word": words}, scores={"word": scores}, training=True)
+    table(tf.ragged.constant([[4], []]), scores=tf.ragged.constant([[40], []]), training=True)
+    kept = {
+        k: s for e in table.table.table.entries() for k, s in zip(e.keys, e.scores, strict=True)
+    }
+    assert kept == {1: 10, 2: 25, 3: 30, 4: 40}
+    with pytest.raises(ValueError, match=r"feature 'word'.*go by scores.*Choose another policy"):
+        table({"word": words}, training=True)
+    table({"word": words})  # nobody learns
+    with pytest.raises(ValueError, match="scores have shape"):
+        table({"word": words}, scores={"word": tf.constant([[1], [2]])}, training=True)
+
+
+def test_a_model_of_merlin_models_has_no_scores(data):
+    model = dlrm(ids={"user": me.ids.ManagedCollision(16, policy="custom")})
+    model.compile(me.optimizers.SGD(0.1))
+    with pytest.raises(ValueError, match=r"table 'user'.*go by scores.*hand tables ids alone"):
+        model.fit(batches(data), epochs=1, verbose=0)
+
+
 def test_an_output_tied_to_rows_that_move_is_refused():
     item = create_categorical_column("item", 99, tags=[Tags.ITEM_ID, Tags.ITEM])
     table = EmbeddingTable(4, item, ids=FEW)

@@ -138,6 +138,66 @@ def test_user_from_items_with_attention():
     np.testing.assert_allclose(out[1], vectors_of(items.table)[3], rtol=1e-5)
 
 
+@pytest.mark.parametrize("pooling", ["attention", "target", "own"])
+def test_attention_looks_items_up_once(pooling):
+    """Each id counts as often as it comes, and a regularizer acts once."""
+
+    class Own(me.layers.AttentionPooling):
+        combiner = "sqrtn"
+
+    made = {"attention": me.layers.AttentionPooling, "own": Own}.get(
+        pooling, me.layers.TargetAttention
+    )
+    items = me.layers.Embedding(
+        None, 4, ids=me.ids.ManagedCollision(64, policy="lfu"), seed=1, padding_id=0,
+        embeddings_regularizer=keras.regularizers.L2(1.0), embeddings_initializer="ones",
+    )  # fmt: skip
+    users = me.layers.UserFromItems(items, made((4,)))
+    more = {"query": tf.ones((2, 4))} if pooling == "target" else {}
+    users(tf.constant([[1, 2, 1], [3, 0, 0]]), training=True, **more)
+    assert scores_of(items.table) == {1: 2, 2: 1, 3: 1}
+    statistics = items.table.ids.statistics()
+    assert (int(statistics["looked_up"]), int(statistics["steps"])) == (4, 1)
+    assert float(sum(users.losses)) == 3 * 4
+
+
+def test_attention_leaves_items_without_a_vector_out():
+    ids = me.ids.ManagedCollision(16, admit_after=2)
+    items = me.layers.Embedding(None, 3, ids=ids, seed=1)
+    items(tf.constant([5, 5, 6, 6]), training=True)
+    users = me.layers.UserFromItems(items, me.layers.AttentionPooling())
+    known = vectors_of(items.table)
+    # 7 was never seen: the mean by the softmax is one of 5 alone, and of nothing is zeros.
+    out = users(tf.constant([[5, 7], [7, 7]]), weights=tf.constant([[0.5, 9.0], [1.0, 1.0]]))
+    np.testing.assert_allclose(out, [known[5], np.zeros(3)], rtol=1e-6)
+
+
+def test_scores_of_histories_and_of_positives():
+    items = me.layers.Embedding(None, 3, ids=CUSTOM, padding_id=0)
+    scores = tf.ragged.constant([[10, 20, 30], [40]])
+    history = tf.ragged.constant([[1, 2, 3], [4]])
+    for pooling in (me.layers.AttentionPooling(), "mean"):
+        users = me.layers.UserFromItems(items, pooling, max_length=2)
+        found = users(history, scores=scores, training=True)
+        assert scores_of(items.table) == {2: 20, 3: 30, 4: 40}
+        items.table.erase([2, 3, 4])
+    softmax = me.layers.SampledSoftmax(items, samplers.InBatch())
+    softmax(found, tf.constant([8, 9]), scores=tf.constant([[5], [6]]), training=True)
+    assert scores_of(items.table) == {8: 5, 9: 6}
+    for layer, inputs in ((users, [history]), (softmax, [found, tf.constant([8, 9])])):
+        with pytest.raises(ValueError, match="the policy Custom goes by scores; give scores="):
+            layer(*inputs, training=True)
+    fixed = me.layers.Embedding(9, 3)
+    symbols = keras.Input((2,), dtype="int64"), keras.Input((2,), dtype="int64")
+    with pytest.raises(ValueError, match="got scores, which the table's ids have no use for"):
+        me.layers.UserFromItems(fixed)(symbols[0], scores=symbols[1])
+    positives = keras.Input((), dtype="int64")
+    with pytest.raises(ValueError, match="got scores, which the table's ids have no use for"):
+        me.layers.SampledSoftmax(fixed, samplers.Uniform(2))(
+            keras.Input((3,)), positives, scores=positives
+        )
+
+
 def softmax_of(sampler):
     items = me.layers.Embedding(None, 3, ids=me.ids.ManagedCollision(16, policy="lru"), seed=1)
     return items, me.layers.SampledSoftmax(items, sampler)
