@@ -22,13 +22,14 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help environments cuda example example-merlin example-youtube test test-core test-merlin \
-        test-python test-tf-keras bench bench-criteo lint format sanitize build clean
+.PHONY: help environments cuda example example-merlin example-streaming example-youtube test \
+        test-core test-merlin test-python test-tf-keras bench bench-criteo lint format sanitize build clean
 
 help:
 	@echo "make example   train on MovieLens and show what comes out"
 	@echo "make example-merlin   DLRM of merlin-models with its own tables and with ours"
 	@echo "make example-youtube  users as their items' vectors, beside a table of users"
+	@echo "make example-streaming  ids that never stop coming: each policy at a tenth of the rows"
 	@echo "make test      C++ and Python tests, on TensorFlow 2.21 and 2.12"
 	@echo "make bench     compare with fbgemm, torch, torchrec and Keras (QUICK=1: the short one);"
 	@echo "               the page is build/bench/report.html"
@@ -134,6 +135,9 @@ example-merlin: $(MERLIN)/.installed
 
 example-youtube: build
 	PYTHONPATH=$(CURDIR) $(PY) examples/youtube_dnn.py
+
+example-streaming: build
+	PYTHONPATH=$(CURDIR) $(PY) examples/streaming_ids.py
 
 # The closing line of the main run comes last.
 test: build

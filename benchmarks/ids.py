@@ -1,18 +1,20 @@
 """Id maps side by side: ids/s and how long the slow steps take.
 
-    python benchmarks/ids.py                       # all cases, about half an hour
+    python benchmarks/ids.py                       # all cases, in a quarter of an hour
     QUICK=1 python benchmarks/ids.py               # one million rows, overfull, Zipf
     python benchmarks/ids.py --capacities 1 --full overfull --laws zipf --json ids.json
 
 A step takes 65,536 ids. In training, new ids may get rows and others may lose theirs; "find"
 changes nothing, as in evaluation and serving. Each map runs in a process of its own, all take
 turns; the map that never evicts is ours, as full as the others, so that its slow steps are the
-machine's.
+machine's. A map is filled once for each capacity and fullness, and goes from one law to the next
+as it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -65,7 +67,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--full", default="overfull" if quick else ",".join(FULLNESS))
     parser.add_argument("--laws", default="zipf" if quick else ",".join(EXPONENTS))
     parser.add_argument("--peers", nargs="*", help="those whose names have one of these, only")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of timed steps of each map")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of timed steps of each map")
+    parser.add_argument("--minutes", type=float, default=15, help="then no case begins any more")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--torch-python", default=str(ROOT / ".venv-peers" / "bin" / "python"))
@@ -111,41 +114,61 @@ def compared(results: dict[str, dict]) -> dict[str, dict]:
     return results
 
 
-class Round:
-    """The maps of one case, filled, each in its process."""
+class Maps:
+    """The maps, each in its process: built and filled, then measured in turns."""
 
-    def __init__(self, case: Case, options: argparse.Namespace, folder: Path) -> None:
-        self.case, self.options = case, options
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options = options
         self.failed: dict[str, str] = {}
         self.filled: dict[str, dict] = {}
         self.versions: dict[str, dict] = {}
         python = options.torch_python if Path(options.torch_python).exists() else None
         interpreters = Interpreters(torch=python)
         self.files = {"first": folder / "first.npy", "stream": folder / "stream.npy"}
-        np.save(self.files["first"], first(case))
-        np.save(self.files["stream"], stream(case, STREAM_STEPS))
-        self.workers: dict[str, Worker] = {}
-        starting = []  # all at once: loading libraries takes its time
-        for peer in options.peers:
+        self.started: dict[str, Worker] = {}
+        self.workers: dict[str, Worker] = {}  # of those, the ones that are filled
+        self.absent: dict[str, str] = {}
+        for peer in options.peers:  # all at once: loading libraries takes its time
             if interpreters.of(peer) is None:
-                self.failed[peer.name] = "no environment with torch (make .venv-peers/.pins)"
+                self.absent[peer.name] = "no environment with torch (make .venv-peers/.pins)"
             else:
-                starting.append(Worker(peer, interpreters.of(peer), options.threads))
-        for worker in starting:
-            self._start(worker)
+                worker = Worker(peer, interpreters.of(peer), options.threads)
+                self.started[peer.name] = worker
+        for name, worker in list(self.started.items()):
+            try:
+                self.versions[name] = worker.started()
+            except PeerError as error:
+                self._leave_out(name, str(error))
 
-    def _start(self, worker: Worker) -> None:
-        name = worker.peer.name
-        try:
-            self.versions[name] = worker.started()
-            worker.ask("build", tables=1, rows=self.case.capacity, dim=0)
-            start = time.perf_counter()
-            self.filled[name] = worker.ask("fill", ids=str(self.files["first"]))
-            self.filled[name]["fill_seconds"] = time.perf_counter() - start
-            self.workers[name] = worker
-        except PeerError as error:
-            self.failed[name] = str(error)
-            worker.close()
+    def _leave_out(self, name: str, reason: str) -> None:
+        self.absent[name] = reason
+        self.started.pop(name).close()
+
+    def fill(self, case: Case) -> None:
+        """Maps of the case's capacity, as full as it says, whatever they were before."""
+        self.failed, self.filled = dict(self.absent), {}
+        np.save(self.files["first"], first(case))
+        self.workers = dict(self.started)
+        requests = (
+            ("build", {"tables": 1, "rows": case.capacity, "dim": 0}),
+            ("fill", {"ids": str(self.files["first"])}),
+        )
+        for do, arguments in requests:
+            for worker in self.workers.values():
+                with contextlib.suppress(PeerError):  # of one that has gone: the reply says so
+                    worker.send(do, **arguments)
+            for name, worker in list(self.workers.items()):
+                try:
+                    reply = worker.receive()
+                    if do == "fill":
+                        self.filled[name] = reply
+                except PeerError as error:
+                    self.failed[name] = str(error)
+                    del self.workers[name]
+
+    def stream(self, case: Case) -> None:
+        """The ids of the steps to come."""
+        np.save(self.files["stream"], stream(case, STREAM_STEPS))
 
     def measure(self, group: str) -> dict[str, dict]:
         """{peer: what `percentiles` says}, all taking turns."""
@@ -174,7 +197,8 @@ class Round:
         return compared({name: percentiles(seconds) for name, seconds in taken.items()})
 
     def close(self) -> None:
-        for worker in self.workers.values():
+        """Ends the processes."""
+        for worker in self.started.values():
             worker.close()
 
 
@@ -202,8 +226,22 @@ def show(console: Console, case: Case, group: str, results: dict, filled: dict) 
     console.print(table)
 
 
+def measured(maps: Maps, case: Case, before: list[dict], console: Console) -> dict:
+    """What came of one case, shown."""
+    last = before[-1] if before else {}
+    if (last.get("capacity"), last.get("full")) != (case.capacity, case.full):
+        maps.fill(case)
+    maps.stream(case)
+    groups = {group: maps.measure(group) for group in GROUPS}
+    for group, results in groups.items():
+        show(console, case, group, results, maps.filled)
+    for name, reason in maps.failed.items():
+        console.print(f"[yellow]left out[/] {name}: {reason}", highlight=False)
+    return {**case.record(), "results": groups, "filled": maps.filled, "failed": dict(maps.failed)}
+
+
 def main(given: list[str] | None = None) -> int:
-    options, usage = arguments(given), CpuUsage()
+    options, usage, begun = arguments(given), CpuUsage(), time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else 150)
     document = {
         "benchmark": "ids",
@@ -212,26 +250,24 @@ def main(given: list[str] | None = None) -> int:
         "threads": options.threads,
         "machine": describe(),
         "cases": [],
+        "skipped": [],
     }
-    for case in options.cases:
-        with shared_folder() as folder:
-            maps = Round(case, options, folder)
-            try:
-                groups = {group: maps.measure(group) for group in GROUPS}
-            finally:
-                maps.close()
-        for group, results in groups.items():
-            show(console, case, group, results, maps.filled)
-        for name, reason in maps.failed.items():
-            console.print(f"[yellow]left out[/] {name}: {reason}", highlight=False)
-        document["versions"] = maps.versions
-        document["cases"].append(
-            {**case.record(), "results": groups, "filled": maps.filled, "failed": maps.failed}
-        )
-        document["machine"]["others_cpu_percent"] = round(usage.others_percent(), 1)
-        if options.json:
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(document, indent=1) + "\n")
+    with shared_folder() as folder:
+        maps = Maps(options, folder)
+        try:
+            for case in options.cases:
+                if time.monotonic() - begun > 60 * options.minutes:
+                    document["skipped"].append(case.label)
+                    console.print(f"[yellow]skipped[/] {case.label}: the time is up")
+                    continue
+                document["cases"].append(measured(maps, case, document["cases"], console))
+                document["versions"] = maps.versions
+                document["machine"]["others_cpu_percent"] = round(usage.others_percent(), 1)
+                if options.json:  # a run that is stopped keeps what it had
+                    options.json.parent.mkdir(parents=True, exist_ok=True)
+                    options.json.write_text(json.dumps(document, indent=1) + "\n")
+        finally:
+            maps.close()
     return 0
 
 

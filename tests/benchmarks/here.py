@@ -46,6 +46,8 @@ def workers_here(monkeypatch):
     """Has a quick benchmark start its workers here."""
     monkeypatch.setenv("QUICK", "1")
     monkeypatch.setattr(worker, "FIRST_PASS_SECONDS", 0.1)
+    # It takes long where pytest has much in memory.
+    monkeypatch.setattr(worker.gc, "collect", lambda: 0)
     monkeypatch.setattr(workers, "Worker", Here)
     # TensorFlow may have started its threads in a test before.
     runtime = importlib.import_module("adapters.tensorflow_runtime")

@@ -52,11 +52,14 @@ def test_percentiles_and_ratios():
 def test_a_small_run(tmp_path, capsys, monkeypatch, workers_here):
     monkeypatch.setattr(benchmark, "Worker", workers_here)
     path = tmp_path / "ids.json"
-    args = ["--capacities", "0.002", "--full", "overfull", "--laws", "zipf", "--seconds", "0.05"]
-    args += ["--rounds", "2", "--peers", "never", "ours, modulo", "MCH, LFU"]
-    code = benchmark.main([*args, "--torch-python", str(tmp_path / "none"), "--json", str(path)])
-    assert code == 0
-    [case] = json.loads(path.read_text())["cases"]
+    args = ["--capacities", "0.002", "--full", "overfull", "--seconds", "0.05", "--rounds", "2"]
+    args += ["--peers", "never", "ours, modulo", "MCH, LFU", "--json", str(path)]
+    fills = []
+    monkeypatch.setattr(benchmark, "first", lambda case: fills.append(case.label) or first(case))
+    code = benchmark.main([*args, "--torch-python", str(tmp_path / "none")])
+    assert code == 0 and fills == ["0.002M rows, overfull, zipf"]  # and no more for uniform ids
+    [case, uniform] = json.loads(path.read_text())["cases"]
+    assert uniform["law"] == "uniform" and set(uniform["results"]) == {"train", "find"}
     assert set(case["results"]["train"]) == {benchmark.CONTROL, "ours, modulo"}
     assert set(case["results"]["find"]) == {"ours, modulo"}
     assert case["results"]["train"][benchmark.CONTROL]["p99_of_control"] == 1
@@ -65,6 +68,15 @@ def test_a_small_run(tmp_path, capsys, monkeypatch, workers_here):
     assert set(case["failed"]) == {"torchrec MCH, LFU"}  # there is no torch here
     printed = capsys.readouterr().out
     assert "0.002M rows, overfull, zipf: find" in printed and "no environment with torch" in printed
+
+
+def test_a_run_ends_when_its_time_is_up(tmp_path, capsys, workers_here, monkeypatch):
+    monkeypatch.setattr(benchmark, "Worker", workers_here)
+    path = tmp_path / "ids.json"
+    args = ["--capacities", "0.002", "--minutes", "-1", "--peers", "ours, modulo"]
+    assert benchmark.main([*args, "--json", str(path)]) == 0
+    assert "skipped 0.002M rows, overfull, zipf: the time is up" in capsys.readouterr().out
+    assert not path.exists()
 
 
 def test_each_map_gives_an_id_one_row_of_its_own(monkeypatch):

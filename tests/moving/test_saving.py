@@ -163,82 +163,75 @@ def test_a_file_of_another_table_is_refused_and_nothing_changes(tmp_path, other,
     np.testing.assert_equal(state_of(target)[0], before)
 
 
-RESUMED = """
-    import json, sys
-    import numpy as np
-    from tensorflow import keras
-    sys.path.append(sys.argv[1])
-    from tests.moving.test_saving import X, Y, model_of, state_of
+class PowerCut(keras.callbacks.Callback):
+    """Ends training in the middle of the third epoch."""
 
-    class PowerCut(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            self.epoch = epoch
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
 
-        def on_train_batch_end(self, batch, logs=None):
-            if (self.epoch, batch) == (2, 1):
-                raise RuntimeError("power cut")
-
-    def fit(model, *callbacks):
-        model.fit(X[:16], Y[:16], batch_size=4, epochs=3, shuffle=False, verbose=0,
-                  callbacks=list(callbacks))
-
-    def told(model):
-        rows, dense, statistics = state_of(model)
-        rows = {str(id): [v.tolist(), int(s), {k: x.tolist() for k, x in t.items()}]
-                for id, (v, s, t) in rows.items()}
-        return [rows, [d.tolist() for d in dense], statistics]
-
-    backup = keras.callbacks.BackupAndRestore(sys.argv[2])
-    if sys.argv[3] == "cut":
-        try:
-            fit(model_of(seed=4), backup, PowerCut())
-        except RuntimeError:
-            whole = model_of(seed=4)
-            fit(whole)
-            print(json.dumps(told(whole)))
-    else:
-        model = model_of(seed=4)
-        fit(model, backup)
-        print(json.dumps(told(model)))
-"""
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.epoch, batch) == (2, 1):
+            raise RuntimeError("power cut")
 
 
-def test_backup_and_restore_in_a_new_process(tmp_path):
-    told = [
-        fresh.output_of(RESUMED, Path(__file__).parents[2], tmp_path / "backup", what)
-        for what in ("cut", "resume")
-    ]
-    whole, resumed = (json.loads(each.splitlines()[-1]) for each in told)
-    assert resumed == whole
+def fit(model, *callbacks):
+    model.fit(
+        X[:16], Y[:16], batch_size=4, epochs=3, shuffle=False, verbose=0, callbacks=list(callbacks)
+    )
 
 
-SERVED = """
+def told(model):
+    """`state_of` as JSON has it."""
+    rows, dense, statistics = state_of(model)
+    rows = {
+        str(id): [v.tolist(), int(s), {name: x.tolist() for name, x in slots.items()}]
+        for id, (v, s, slots) in rows.items()
+    }
+    return [rows, [d.tolist() for d in dense], statistics]
+
+
+NEW_PROCESS = """
     import json, sys
     import numpy as np
     import tensorflow as tf
-    import merlin_embeddings.native
+    root, export, backup = sys.argv[1:]
 
-    served = tf.saved_model.load(sys.argv[1])
-    x = np.load(sys.argv[1] + "/x.npy")
+    import merlin_embeddings.native  # the ops
+    served = tf.saved_model.load(export)
+    x = np.load(export + "/x.npy")
     serve = served.serve if hasattr(served, "serve") else served.signatures["serving_default"]
-    out = serve(tf.constant(x))
-    out = list(out.values())[0] if isinstance(out, dict) else out
-    again = serve(tf.constant(x[::-1].copy()))
-    again = list(again.values())[0] if isinstance(again, dict) else again
-    print(json.dumps([out.numpy().tolist(), again.numpy()[::-1].tolist()]))
+    def answer(x):
+        out = serve(tf.constant(x))
+        return (list(out.values())[0] if isinstance(out, dict) else out).numpy()
+    answers = [answer(x).tolist(), answer(x[::-1].copy())[::-1].tolist()]
+
+    sys.path.append(root)
+    from tests.moving import test_saving
+    model = test_saving.model_of(seed=4)
+    test_saving.fit(model, test_saving.keras.callbacks.BackupAndRestore(backup))
+    print(json.dumps({"answers": answers, "resumed": test_saving.told(model)}))
 """
 
 
-def test_an_export_knows_its_ids_in_a_process_that_has_the_ops_only(tmp_path):
-    model = model_of()
-    train(model, 0, 60)
-    folder = str(tmp_path / "export")
+def test_exports_and_backups_in_a_new_process(tmp_path):
+    """An export needs nothing but the ops to know its ids; a run that was cut goes on."""
+    exported = model_of()
+    train(exported, 0, 60)
+    folder, backup = str(tmp_path / "export"), str(tmp_path / "backup")
     if KERAS_3:
-        model.export(folder, verbose=False)
+        exported.export(folder, verbose=False)
     else:
-        model.save(folder)
+        exported.save(folder)
     x = np.concatenate([X, X + 1])  # half of them unknown
     np.save(folder + "/x.npy", x)
-    out, again = json.loads(fresh.output_of(SERVED, folder).splitlines()[-1])
-    np.testing.assert_allclose(out, model.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
+    with pytest.raises(RuntimeError, match="power cut"):
+        fit(model_of(seed=4), keras.callbacks.BackupAndRestore(backup), PowerCut())
+    whole = model_of(seed=4)
+    fit(whole)
+
+    printed = fresh.output_of(NEW_PROCESS, Path(__file__).parents[2], folder, backup)
+    found = json.loads(printed.splitlines()[-1])
+    out, again = found["answers"]
+    np.testing.assert_allclose(out, exported.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
     assert out == again  # it learned nothing
+    assert found["resumed"] == told(whole)
