@@ -34,7 +34,7 @@ from streaming_models import Days, dcn, train_epochs, train_once
 from streaming_report import Outcome, Run, chosen, losses, picture, table
 from tensorflow import keras
 
-FEW = ("LFU, admitted by 2%", "LRU")
+FEW = ("half-life", "LRU, admitted")
 
 
 def arguments(argv=None) -> argparse.Namespace:

@@ -64,6 +64,7 @@ def policies(day: int) -> dict:
         "LFU": lambda rows: managed(rows, policy="lfu"),
         "LFU, admitted at 2": lambda rows: managed(rows, policy="lfu", admit_after=2),
         "LFU, admitted by 2%": lambda rows: managed(rows, policy="lfu", admit_probability=0.02),
+        "LFU, all admitted": lambda rows: managed(rows, policy="lfu", admit_probability=1),
         "LFU, half-life 2 days": lambda rows: managed(rows, policy=me.ids.LFU(2 * day)),
         "LRU": lambda rows: managed(rows, policy="lru"),
         "LRU, admitted by 2%": lambda rows: managed(rows, policy="lru", admit_probability=0.02),

@@ -104,11 +104,11 @@ class StatefulIdMap(abc.ABC):
         was told. Otherwise nothing changes: ids that the map doesn't know have no row of their own.
 
         Args:
-            ids: F times `[N_f]` int64; an id may come often.
+            ids: F times `[N_f]` integers; an id may come often.
             padding: of each feature, the id that has no row and isn't counted, or None.
-            counts: of each feature `[N_f]` int64, how often an id was seen, or None: once each.
+            counts: of each feature `[N_f]` integers, how often an id was seen, or None: once each.
                 What is above 2**32 - 1 counts as that.
-            scores: of each feature `[N_f]` int64 in `[0, 2**32)`, or None; of an id that comes
+            scores: of each feature `[N_f]` integers in `[0, 2**32)`, or None; of an id that comes
                 often the highest counts. For the policy `Custom`, which wants them in training.
             training: whether the step trains.
             names: what messages call the features.
@@ -117,7 +117,9 @@ class StatefulIdMap(abc.ABC):
             F times rows `[N_f]` int64 (-1: no vector), and the changes; None if not training.
 
         Raises:
-            ValueError: scores missing for `Custom`, or given for another policy.
+            TypeError: ids, counts or scores that are no integers, or ids in uint64.
+            ValueError: scores missing for `Custom`, or given for another policy; ids that are no
+                vector.
             tf.errors.InvalidArgumentError: counts or scores of another length, or out of range.
             tf.errors.ResourceExhaustedError: no rows left, where nothing may be evicted. Nothing
                 has changed then, in either case.

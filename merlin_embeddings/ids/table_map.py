@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from merlin_embeddings import compat, config, native
 from merlin_embeddings.ids import policies, table_state
+from merlin_embeddings.ids.checks import as_ids, as_integers
 from merlin_embeddings.ids.stateful import Changes, Known, StatefulIdMap
 
 
@@ -60,7 +61,8 @@ class IdTableMap(StatefulIdMap):
     ) -> tuple[list[tf.Tensor], Changes | None]:
         nothing = [None] * len(ids)
         names = [self._label] * len(ids) if names is None else names
-        pads = [_int64(value) for value in padding or nothing]
+        ids = [as_ids(value, name) for value, name in zip(ids, names, strict=True)]
+        pads = [_int64(value, "padding", self._label) for value in padding or nothing]
         if not training:
             oov_rows = self._policy.oov_rows
             return native.find_ids(self._state, self._layout, ids, pads, names, oov_rows), None
@@ -72,15 +74,15 @@ class IdTableMap(StatefulIdMap):
             self._policy,
             ids,
             pads,
-            [_int64(value) for value in counts or nothing],
-            [_int64(value) for value in scores],
+            [_int64(v, "counts", name) for v, name in zip(counts or nothing, names, strict=True)],
+            [_int64(v, "scores", name) for v, name in zip(scores, names, strict=True)],
             names,
         )
         return list(step.rows), _changes(step)
 
     def find(self, ids: tf.Tensor, name: str | None = None) -> tf.Tensor:
-        names = [self._label if name is None else name]
-        return native.find_ids(self._state, self._layout, [_int64(ids)], [None], names)[0]
+        name = self._label if name is None else name
+        return native.find_ids(self._state, self._layout, [as_ids(ids, name)], [None], [name])[0]
 
     def release(self) -> Any:
         return native.release_ids(self._meters, self._label)
@@ -91,18 +93,24 @@ class IdTableMap(StatefulIdMap):
                 f"{self._label}: its policy {self.policy!r} knows no epochs; use ids.EpochLRU() "
                 "or ids.EpochLFU()."
             )
-        return native.set_epoch(self._meters, _int64(epoch), self._label)
+        return native.set_epoch(
+            self._meters, as_integers(epoch, "epochs", self._label), self._label
+        )
 
     # Single ids
 
     def upsert(self, ids: tf.Tensor, scores: tf.Tensor | None = None) -> tuple[tf.Tensor, Changes]:
         done = native.upsert_ids(
-            self._state, self._layout, self._policy, _int64(ids), _int64(scores)
+            self._state,
+            self._layout,
+            self._policy,
+            as_ids(ids, self._label),
+            _int64(scores, "scores", self._label),
         )
         return done.rows, _changes(done)
 
     def erase(self, ids: tf.Tensor) -> tf.Tensor:
-        return native.erase_ids(self._state, self._layout, _int64(ids))
+        return native.erase_ids(self._state, self._layout, as_ids(ids, self._label))
 
     def restrict(
         self,
@@ -275,11 +283,13 @@ class IdTableMap(StatefulIdMap):
         self._meters.assign(state["meters"].astype(np.int64))
         try:
             native.place_ids(
-                self._state, self._layout, *(_int64(state[name]) for name in table_state.ENTRIES)
+                self._state,
+                self._layout,
+                *(tf.constant(state[name].astype(np.int64)) for name in table_state.ENTRIES),
             )
         except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
             raise ValueError(error.message) from None
-        slots = _int64(state["slots"])
+        slots = tf.constant(state["slots"].astype(np.int64))
         pins = tf.constant(state["pins"].astype(np.uint16))
         native.write_rows(self._array("pins"), slots, pins, self._label)
         if self._layout.sizes.filter:
@@ -304,8 +314,8 @@ def native_policy(policy: policies.Policy, **admission: Any) -> native.IdPolicy:
     return native.IdPolicy(policy.kind, **admission)
 
 
-def _int64(value: Any) -> Any:
-    return None if value is None else tf.cast(tf.convert_to_tensor(value), tf.int64)
+def _int64(values: Any, what: str, name: str) -> Any:
+    return None if values is None else as_integers(values, what, name)
 
 
 def _changes(step: Any) -> Changes:

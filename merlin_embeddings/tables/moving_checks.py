@@ -53,6 +53,10 @@ def as_ids(table: str, ids: Any) -> np.ndarray:
             f"table '{table}': ids must be a list of integers, "
             f"got {ids.dtype} of shape {list(ids.shape)}"
         )
+    if ids.dtype == np.uint64 and (ids > np.iinfo(np.int64).max).any():
+        raise ValueError(
+            f"table '{table}': {ids.max()} is no int64; give the same 64 bits, ids.view(np.int64)"
+        )
     return ids.astype(np.int64)
 
 

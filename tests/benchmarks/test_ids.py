@@ -52,8 +52,9 @@ def test_percentiles_and_ratios():
 def test_a_small_run(tmp_path, capsys, monkeypatch, workers_here):
     monkeypatch.setattr(benchmark, "Worker", workers_here)
     path = tmp_path / "ids.json"
-    args = ["--capacities", "0.002", "--full", "overfull", "--seconds", "0.05", "--rounds", "2"]
+    args = ["--capacities", "0.002", "--full", "overfull", "--laws", "zipf,uniform"]
     args += ["--peers", "never", "ours, modulo", "MCH, LFU", "--json", str(path)]
+    args += ["--seconds", "0.05", "--rounds", "2"]
     fills = []
     monkeypatch.setattr(benchmark, "first", lambda case: fills.append(case.label) or first(case))
     code = benchmark.main([*args, "--torch-python", str(tmp_path / "none")])

@@ -369,3 +369,45 @@ def test_specs_are_plain_data(spec):
     table = config.TableConfig("item", None, 4, ids=spec)
     assert config.TableConfig.from_dict(table.to_dict()) == table
     assert table.rows == spec.rows == build(spec).rows
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: m.assign(tf.constant([1.5]), training=True), TypeError, "ids have dtype float"),
+        (lambda m: m.assign(tf.constant(["a"])), TypeError, "ids have dtype string"),
+        (lambda m: m.find(tf.constant([True])), TypeError, "table 'item': ids have dtype bool"),
+        (lambda m: m.erase(tf.constant([1], tf.uint64)), TypeError, "uint64.*tf.bitcast"),
+        (lambda m: m.assign(tf.constant([[1]]), training=True), ValueError, "they are a vector"),
+        (lambda m: m.assign(tf.constant(1), training=True), ValueError, "they are a vector"),
+        (
+            lambda m: m.assign(longs([1]), tf.constant([1.9]), longs([1]), training=True),
+            TypeError,
+            "counts have dtype float32",
+        ),
+        (
+            lambda m: m.assign(longs([1]), scores=tf.constant([0.5]), training=True),
+            TypeError,
+            "scores have dtype float32",
+        ),
+        (lambda m: m.upsert(longs([1]), tf.constant([0.5])), TypeError, "scores have dtype float"),
+        (
+            lambda m: build(ids.ManagedCollision(32, "epoch_lru")).set_epoch(1.7),
+            TypeError,
+            "epochs have dtype float32",
+        ),
+    ],
+)
+def test_what_is_no_integer_is_refused_and_not_rounded(call, error, message):
+    map = build(ids.ManagedCollision(32, "custom"))
+    with pytest.raises(error, match=message):
+        call(map)
+    assert int(map.used()) == 0 and int(map.statistics()["steps"]) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint32])
+def test_integers_of_every_kind_are_ids(dtype):
+    map = build(MANAGED)
+    rows, _ = map.assign(tf.constant(np.array([1, 2], dtype)), training=True)
+    np.testing.assert_array_equal(map.find(np.array([1, 2], dtype)), rows)
+    assert map.assign([], training=True)[0].shape == (0,)

@@ -170,6 +170,9 @@ def test_bad_ids():
     table = table_of()
     with pytest.raises(ValueError, match="ids must be a list of integers"):
         table.find([0.5])
+    with pytest.raises(ValueError, match=r"9223372036854775809 is no int64.*ids\.view"):
+        table.find(np.array([1, 2**63 + 1], np.uint64))
+    assert table.find(np.array([1], np.uint64)).tolist() == [-1]
     with pytest.raises(ValueError, match="holds 1 more than once"):
         table.upsert([1, 1])
     with pytest.raises(ValueError, match="vectors must be"):
