@@ -188,7 +188,9 @@ def _write_table(path: Path, source: Source) -> None:
     if info.scores is not None:
         kinds["score"] = pa.from_numpy_dtype(np.dtype(info.scores))
     schema = pa.schema(kinds)
-    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+    # Statistics of vectors take longer than the vectors, and tell nothing.
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": ["id"]}
+    with pq.ParquetWriter(path, schema, **options) as writer:
         for entries in source.entries():
             arrays = [entries.keys, cast(entries.vectors, _DTYPES, info.dtype)]
             arrays += [
