@@ -6,8 +6,9 @@
 
 NVTabular turns the ratings into ids and numbers. The same model is trained on them with
 `merlin_embeddings` and with `keras.layers.Embedding`, for three seeds each. It is then saved and
-loaded again, and a fresh process that loads workflow and model serves raw ratings. The exit code is
-0 when the quality holds and all predictions agree.
+loaded again, as `.keras` and as a checkpoint (it stays in the output folder), and a fresh process
+that loads workflow and model serves raw ratings. The exit code is 0 when the quality holds and all
+predictions agree.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from movielens_models import MODELS
 from movielens_report import EpochBar, console, picture, progress, table
-from movielens_saving import reloaded, served
+from movielens_saving import reloaded, restored, served
 from movielens_training import OPTIMIZERS, Experiment, Run, copy_weights, create, fit, predict
 from movielens_workflow import prepare
 
@@ -60,12 +61,13 @@ def train_both(experiment: Experiment, seeds, paired: bool) -> list[Run]:
     return runs
 
 
-def check_saving(model, ratings, raw, folder: Path) -> list[str]:
-    """What went wrong on the way to disk and back; [] if nothing did."""
+def check_saving(model, ratings, raw, folder: Path, checkpoint: Path) -> list[str]:
+    """What went wrong on the way to disk and back; [] if nothing did. The checkpoint stays."""
     expected = predict(model, ratings, "test")
     faults = []
     for way, predictions in {
         "saved as .keras and loaded": reloaded(model, ratings, folder),
+        "saved as a checkpoint and loaded": restored(model, ratings, checkpoint),
         "served raw ratings by a fresh process": served(model, ratings, raw, folder),
     }.items():
         difference = np.abs(predictions - expected).max()
@@ -134,7 +136,9 @@ def compare(options: argparse.Namespace, parts: dict, folder: Path) -> int:
     console.print(f"learning curves: {path}")
 
     faults = check_pairs(runs) if options.paired else check_quality(runs, LEAST_AUC[options.split])
-    faults += check_saving(runs[-1].model, experiment.ratings, parts["test"], folder)
+    checkpoint = options.output / "checkpoint"
+    faults += check_saving(runs[-1].model, experiment.ratings, parts["test"], folder, checkpoint)
+    console.print(f"checkpoint: {checkpoint}")
     for fault in faults:
         console.print(f"[red]{fault}[/red]")
     return 1 if faults else 0

@@ -1,4 +1,4 @@
-"""A trained model on disk: as `.keras` to go on with, as SavedModel to serve."""
+"""A trained model on disk: as `.keras` or a checkpoint to go on with, as SavedModel to serve."""
 
 import subprocess
 import sys
@@ -25,6 +25,20 @@ def reloaded(model: keras.Model, ratings: Prepared, folder: Path) -> np.ndarray:
     model.save(path)
     again = keras.models.load_model(path)
     me.data.check_fingerprint(again, nvt.Workflow.load(str(ratings.workflow)))
+    return predict(again, ratings, "test")
+
+
+def restored(model: keras.Model, ratings: Prepared, checkpoint: Path) -> np.ndarray:
+    """What a model predicts that was made anew and took what the trained one saved.
+
+    Args:
+        model: the trained one.
+        ratings: its data.
+        checkpoint: a folder, which stays.
+    """
+    me.save(model, checkpoint, metadata={"data": "MovieLens-100k"}, overwrite=True)
+    again = keras.models.clone_model(model)
+    me.load(again, checkpoint)
     return predict(again, ratings, "test")
 
 

@@ -65,7 +65,7 @@ class Checkpoint(keras.callbacks.Callback):
         keep: int | None = None,
         background: bool = False,
         full_every: int = 1,
-        share: float = 0.2,
+        share: float = 0.1,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()

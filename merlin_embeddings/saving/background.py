@@ -43,7 +43,7 @@ class BackgroundSave:
         share: of the time, the most that the thread works; it sleeps for the rest.
     """
 
-    def __init__(self, model: Any, path: str | os.PathLike, share: float = 0.2) -> None:
+    def __init__(self, model: Any, path: str | os.PathLike, share: float = 0.1) -> None:
         self.path, self._model, self._share = Path(path), model, share
         self._rows_path = self.path.with_name(self.path.name + ROWS)
         self._parts = parts_of(model)

@@ -65,10 +65,14 @@ def matched(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str]:
 
     The same name. Where a model has other names than the checkpoint, as layers that Keras numbers
     have when a model is built a second time in a process, those of the same places: paths whose
-    parts have the same names but for numbers, in the same order.
+    parts have the same names but for numbers, in the same order. Else, as the scopes in front
+    depend on who built a layer (`clone_model` builds them otherwise), as many names whose last
+    parts are the same, in the same order.
 
     >>> matched(["dense_2/kernel", "dense_3/kernel"], ["dense/kernel", "dense_1/kernel"])
     {'dense_2/kernel': 'dense/kernel', 'dense_3/kernel': 'dense_1/kernel'}
+    >>> matched(["dense/kernel", "out/kernel"], ["deep/dense/kernel", "out/kernel"])
+    {'dense/kernel': 'deep/dense/kernel', 'out/kernel': 'out/kernel'}
     >>> matched(["dense/kernel"], ["dense/kernel", "other/kernel"])
     {'dense/kernel': 'dense/kernel'}
     """
@@ -77,6 +81,8 @@ def matched(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str]:
         if len(set(ours)) == len(ours) and set(ours) == set(theirs):
             by_place = dict(zip(theirs, there, strict=True))
             return {name: by_place[place] for name, place in zip(wanted, ours, strict=True)}
+        if list(map(_last, wanted)) == list(map(_last, there)):
+            return dict(zip(wanted, there, strict=True))
     return {name: name for name in wanted if name in set(there)}
 
 
@@ -92,6 +98,10 @@ def matched_tables(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str
     if len(ours) == len(theirs) and not any(map(_OF_LAYERS.fullmatch, found)):
         found |= dict(zip(ours, theirs, strict=True))
     return found
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _without_numbers(paths: Sequence[str]) -> list[str]:

@@ -212,7 +212,9 @@ def test_a_model_is_saved_loaded_and_served(parts, small, tmp_path):
     experiment = Experiment(small, "dcn", epochs=1)
     trained = create(experiment, "merlin", 0)
     fit(experiment, "merlin", 0, trained)
-    assert movielens.check_saving(trained, small, parts["test"], tmp_path) == []
+    checkpoint = tmp_path / "checkpoint"
+    assert movielens.check_saving(trained, small, parts["test"], tmp_path, checkpoint) == []
+    assert {"user", "item"} <= set(me.checkpoint.Checkpoint(checkpoint).tables)
 
 
 def test_another_workflow_beside_the_model_is_refused(parts, small, tmp_path):

@@ -224,3 +224,13 @@ def test_names(tmp_path):
     with pytest.raises(ValueError, match="table 'item_2' isn't in the checkpoint"):
         me.save(build({"name": "item_1"}), tmp_path / "item")
         me.load(build({"name": "item_2"}), tmp_path / "item")
+
+
+def test_a_copy_whose_layers_were_built_otherwise(tmp_path):
+    symbol = keras.Input((2,), dtype="int64")
+    deep = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(3)], name="deep")
+    model = keras.Model(symbol, deep(me.layers.Embedding(5, 3, combiner="sum")(symbol)))
+    copy = keras.models.clone_model(model)
+    me.save(model, tmp_path / "c")
+    me.load(copy, tmp_path / "c")
+    np.testing.assert_equal(copy.get_weights(), model.get_weights())
