@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from merlin_embeddings.checkpoint import checks, disk, manifest
+from merlin_embeddings.checkpoint import checks, disk, manifest, whole
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
 from merlin_embeddings.checkpoint.manifest import Base, FileInfo, Manifest, Table
 from merlin_embeddings.checkpoint.reader import MANIFEST, Checkpoint
@@ -120,7 +120,7 @@ def _merged(folder: Path, parts: int) -> tuple[dict[str, Table], dict[str, FileI
 
 def _require_whole(table: Table) -> None:
     try:
-        manifest.require_whole(table, f"table '{table.info.name}'")
+        whole.require_whole(table, f"table '{table.info.name}'")
     except BrokenCheckpoint as error:
         raise ValueError(str(error)) from None
 
@@ -134,7 +134,7 @@ def _link(path: Path, base: Path, tables: Mapping[str, Table]) -> Base:
             continue
         if name not in before.tables:
             raise ValueError(f"table '{name}' has what changed, and base '{base}' doesn't have it")
-        manifest.require_same_rows(before.tables[name], table.info, f"base '{base}'")
+        whole.require_same_rows(before.tables[name], table.info, f"base '{base}'")
     return Base(os.path.relpath(base, path), before.id)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from merlin_embeddings.checkpoint import ahead, disk, manifest
+from merlin_embeddings.checkpoint import ahead, disk, whole
 from merlin_embeddings.checkpoint.arrays import Arrays
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
 from merlin_embeddings.checkpoint.files import open_file
@@ -74,7 +74,7 @@ class Checkpoint:
         before = {} if self.base is None else self.base.tables
         for name, table in self._manifest.tables.items():
             what = f"{self.path / MANIFEST}, table '{name}'"
-            manifest.require_whole(table, what)
+            whole.require_whole(table, what)
             if not table.info.full and name not in before:
                 raise BrokenCheckpoint(f"{what} has what changed, and no base has the rest")
             if not table.info.full:
@@ -394,6 +394,6 @@ def _without(entries: Entries, hidden: np.ndarray) -> Entries:
 
 def _require_same(before: TableInfo, after: TableInfo, what: str) -> None:
     try:
-        manifest.require_same_rows(before, after, what)
+        whole.require_same_rows(before, after, what)
     except ValueError as error:
         raise BrokenCheckpoint(str(error)) from None
