@@ -42,6 +42,8 @@ _DTYPES = {
     "float64": "float64",
 }
 _MODEL = "model_weights"
+# What tables whose rows move from id to id write, beside their ids.
+_MOVING = ":vectors"
 # What HDF5's library gives for "nowhere".
 _NOWHERE = 2**64 - 1
 
@@ -120,15 +122,49 @@ def _table(name: str, dataset: h5py.Dataset, path: Path, begin: int) -> Source:
     if dataset.attrs.get("dtype") == "bfloat16" and dtype.itemsize == 2:
         dtype = numpy_dtype("bfloat16")
     kept = float_name(dtype, os.fspath(path), f"'{dataset.name}'")
+    place = _place(dataset, path, begin)
+    keys = None
+    if dataset.name.endswith(_MOVING):
+        keys = _ids(dataset, path, begin)
+        rows = keys.rows
+    column = Column(path, place, rows, dtype.newbyteorder("<"), (dim,))
+    return from_columns(name, os.fspath(path), column, dim, kept, keys)
+
+
+def _ids(vectors: h5py.Dataset, path: Path, begin: int) -> Column:
+    """The ids whose vectors a dataset holds first; rows that ids share come behind."""
+    stem = vectors.name.removesuffix(_MOVING)
+    found = {what: vectors.file.get(f"{stem}:{what}") for what in ("ids.ids", "ids.rows", "rows")}
+    wanted = np.dtype("<i8")
+    if any(
+        not isinstance(one, h5py.Dataset) or one.ndim != 1 or one.dtype != wanted
+        for one in found.values()
+    ):
+        raise ValueError(f"{path}: '{vectors.name}' stands without its ids")
+    columns = {
+        what: Column(path, _place(one, path, begin), len(one), wanted)
+        for what, one in found.items()
+    }
+    ids, order, rows = columns["ids.ids"], columns["ids.rows"], columns["rows"]
+    fits = ids.rows == order.rows <= rows.rows == len(vectors)
+    if not fits or (order.read(0, ids.rows) != rows.read(0, ids.rows)).any():
+        raise ValueError(f"{path}: the ids of '{vectors.name}' stand in another order")
+    return ids
+
+
+def _place(dataset: h5py.Dataset, path: Path, begin: int) -> int:
+    """Where a dataset's numbers are in the file.
+
+    Raises:
+        ValueError: elsewhere, in pieces, or nowhere.
+    """
     offset = dataset.id.get_offset()
-    properties = dataset.id.get_create_plist()
-    plain = not dataset.is_virtual and not properties.get_external_count()
+    plain = not dataset.is_virtual and not dataset.id.get_create_plist().get_external_count()
     if not plain or dataset.chunks is not None or offset in (None, _NOWHERE):
         raise ValueError(
             f"{path}: '{dataset.name}' doesn't stand in the file in one piece, as Keras writes it"
         )
-    column = Column(path, begin + offset, rows, dtype.newbyteorder("<"), (dim,))
-    return from_columns(name, os.fspath(path), column, dim, kept)
+    return begin + offset
 
 
 def _write(path: Path, sources: Sequence[Source]) -> None:

@@ -27,12 +27,14 @@ class Table:
         key: of its tensor in the checkpoint.
         variable: what the variable itself is called.
         slots: keys of the tensors of its slots, by name.
+        moving: whether its rows move from id to id.
     """
 
     name: str
     key: str
     variable: str
     slots: dict[str, str] = field(default_factory=dict)
+    moving: bool = False
 
 
 @dataclass
@@ -75,6 +77,8 @@ def tables_of(graph: bytes) -> list[Table]:
     by_name = {node.name: node.key for node in nodes if node.key}
     for table in tables.values():
         table.slots.update(_slots_by_name(table, by_name))
+        # Of which they draw the values that ids start with.
+        table.moving = f"{table.variable}_salt" in by_name
     return list(tables.values())
 
 

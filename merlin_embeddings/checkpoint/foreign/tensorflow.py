@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
@@ -35,6 +36,7 @@ from merlin_embeddings.checkpoint.foreign.source import (
 )
 from merlin_embeddings.checkpoint.layout import FLOATS, numpy_dtype
 from merlin_embeddings.checkpoint.manifest import SlotInfo
+from merlin_embeddings.tables import Entries
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _NEWEST = re.compile(r'model_checkpoint_path: "([^"/\\]+)"')
@@ -101,7 +103,17 @@ def _table(table: Table, found: Bundle) -> Source:
             slots[slot] = SlotInfo(told.shape[1:], told.dtype, 0.0), column
     column = found.column(table.key, numpy_dtype(entry.dtype))
     where = os.fspath(found.prefix)
-    return from_columns(table.name, where, column, dim, entry.dtype, slots=slots)
+    source = from_columns(table.name, where, column, dim, entry.dtype, slots=slots)
+    if not table.moving:
+        return source
+
+    def refuse(_: int) -> Iterator[Entries]:
+        raise ValueError(
+            f"{where}: the rows of '{table.name}' belong to ids, of which such a checkpoint has "
+            "only the table's own state; load it into the model and use me.save"
+        )
+
+    return replace(source, info=replace(source.info, key="id"), read=refuse)
 
 
 def _write(path: Path, sources: Sequence[Source]) -> None:

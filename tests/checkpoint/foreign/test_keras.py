@@ -5,6 +5,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow import keras
 
 import merlin_embeddings as me
@@ -98,3 +99,23 @@ def test_an_archive_that_was_damaged(tmp_path, model):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"m\.keras: 'model\.weights\.h5' isn't what was written"):
         foreign.read(path)
+
+
+@pytest.mark.parametrize("oov_rows", [0, 2])
+def test_tables_whose_rows_move_have_their_ids(tmp_path, oov_rows):
+    ids = me.ids.ManagedCollision(64, policy="lfu", oov_rows=oov_rows)
+    layer = me.layers.Embedding(None, 4, ids=ids, name="movies")
+    model = keras.Sequential([keras.Input([2], dtype="int64"), layer])
+    vectors = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
+    layer.table.upsert([70, -3, 2**40, 11, 12], vectors)
+    layer.table.erase([11])
+    model.save(tmp_path / "m.keras")
+    (found,) = foreign.read(tmp_path / "m.keras")
+    assert (found.info.key, found.count) == ("id", 4)
+    expected = dict(zip([70, -3, 2**40, 12], vectors[[0, 1, 2, 4]].tolist(), strict=True))
+    assert {key: row[0] for key, row in tables.rows_of(found).items()} == expected
+    # TensorFlow's own checkpoints don't tell them.
+    tf.train.Checkpoint(model=model).write(str(tmp_path / "ckpt"))
+    (found,) = foreign.read(tmp_path / "ckpt")
+    with pytest.raises(ValueError, match=r"rows of '.*movies' belong to ids.*use me.save"):
+        next(found.entries())
