@@ -61,7 +61,7 @@ class Group {
   // Afterwards scores are scores again.
   void settle() {
     for (const Sum& s : sums_)
-      table_.scores[s.slot] = step_.next(s.score, s.count, s.given, hash_of(table_.keys[s.slot]));
+      table_.scores[s.slot] = step_.next(s.score, s.count, s.given, s.hash);
     sums_.clear();
   }
 
@@ -143,6 +143,7 @@ class Group {
   // A slot that was found, while its place in `scores` holds this one's number.
   struct Sum {
     int64_t slot;
+    uint64_t hash;
     uint32_t score, count, given;
   };
 
@@ -191,7 +192,7 @@ class Group {
       s.count = saturated(uint64_t{s.count} + e.count);
       s.given = std::max(s.given, e.given);
     } else {
-      sums_.push_back({slot, score, e.count, e.given});
+      sums_.push_back({slot, e.hash, score, e.count, e.given});
       score = static_cast<uint32_t>(sums_.size() - 1);
     }
   }
