@@ -6,10 +6,13 @@
     .venv-merlin/bin/python benchmarks/merlin_speed.py --cases 100k-16k --json results.json
 
 All models of a case are in one process, begin with the same weights, and take turns on the same
-batches, which are in memory: what is measured is a step. Its time is the median of the turns'.
+batches, which are in memory: what is measured is a step. Its time is the median of the turns'. The
+processor's time of a step, of all threads, is beside it: it says more on a machine that has other
+things to do.
 
 Stock runs in two ways: `optimizer="adagrad"`, which in merlin-models is the legacy optimizer, and
-Keras 2's new one. Ours runs with our optimizer, and with both of those. "no tables" has one trained
+Keras 2's new one. Ours, `mem.Embeddings`, runs with our optimizer, and with both of those;
+"a lookup a table" is merlin-models' `Embeddings` with our tables. "no tables" has one trained
 vector a column in their place: what a step costs without lookups and updates, the ceiling.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import statistics
@@ -100,37 +104,47 @@ class NoTable(mm.EmbeddingTable):
         }
 
 
+def with_tables(table: type) -> Callable:
+    """merlin-models' own block, of tables of a class."""
+    return functools.partial(mm.Embeddings, table_cls=table)
+
+
 @dataclass(frozen=True)
 class Competitor:
     title: str
-    table: type
+    embeddings: Callable
     optimizer: Callable[[], object]
 
 
 COMPETITORS = {
-    "ours": Competitor("ours", mem.EmbeddingTable, lambda: me.optimizers.Adagrad(LEARNING_RATE)),
+    "ours": Competitor("ours", mem.Embeddings, lambda: me.optimizers.Adagrad(LEARNING_RATE)),
+    "ours-apart": Competitor(
+        "ours, a lookup a table",
+        with_tables(mem.EmbeddingTable),
+        lambda: me.optimizers.Adagrad(LEARNING_RATE),
+    ),
     "ours-legacy": Competitor(
         "ours, stock legacy Adagrad",
-        mem.EmbeddingTable,
+        mem.Embeddings,
         lambda: keras.optimizers.legacy.Adagrad(LEARNING_RATE),
     ),
     "ours-new": Competitor(
         "ours, stock new Adagrad",
-        mem.EmbeddingTable,
+        mem.Embeddings,
         lambda: keras.optimizers.Adagrad(LEARNING_RATE, jit_compile=False),
     ),
     "stock-legacy": Competitor(
         "stock, legacy Adagrad",
-        mm.EmbeddingTable,
+        mm.Embeddings,
         lambda: keras.optimizers.legacy.Adagrad(LEARNING_RATE),
     ),
     "stock-new": Competitor(
         "stock, new Adagrad",
-        mm.EmbeddingTable,
+        mm.Embeddings,
         lambda: keras.optimizers.Adagrad(LEARNING_RATE, jit_compile=False),
     ),
     "none": Competitor(
-        "no tables", NoTable, lambda: keras.optimizers.legacy.Adagrad(LEARNING_RATE)
+        "no tables", with_tables(NoTable), lambda: keras.optimizers.legacy.Adagrad(LEARNING_RATE)
     ),
 }
 STOCK = ("stock-legacy", "stock-new")
@@ -166,7 +180,7 @@ def compiled(competitor: Competitor, case: Case):
     categorical = schema.select_by_tag(Tags.CATEGORICAL)
     model = mm.DLRMModel(
         schema,
-        embeddings=mm.Embeddings(categorical, dim=case.dim, table_cls=competitor.table),
+        embeddings=competitor.embeddings(categorical, dim=case.dim),
         bottom_block=mm.MLPBlock(list(case.bottom)),
         top_block=mm.MLPBlock(list(case.top)),
         prediction_tasks=mm.BinaryOutput("click", default_metrics_fn=tuple),
@@ -189,10 +203,11 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def measure(case: Case, names: list[str], rounds: int, steps: int) -> dict[str, dict]:
-    """{competitor: seconds of a step, samples/s}."""
+    """{competitor: milliseconds of a step, samples/s, processor's milliseconds of a step}."""
     data = batches_of(case)
     models = {name: compiled(COMPETITORS[name], case) for name in names}
     turns: dict[str, list[float]] = {name: [] for name in names}
+    processor: dict[str, list[float]] = {name: [] for name in names}
 
     def turn(name: str, count: int) -> list[float]:
         watch = Stopwatch()
@@ -204,12 +219,15 @@ def measure(case: Case, names: list[str], rounds: int, steps: int) -> dict[str, 
     for number in range(rounds):
         at = number % len(names)
         for name in names[at:] + names[:at]:
+            began = time.process_time()
             turns[name].append(statistics.median(turn(name, steps + 2)[1:]))
+            processor[name].append((time.process_time() - began) / (steps + 2))
     return {
         name: {
             "step_ms": 1e3 * statistics.median(seconds),
             "samples_per_second": case.batch / statistics.median(seconds),
             "turns_ms": [round(1e3 * value, 3) for value in seconds],
+            "processor_ms": 1e3 * statistics.median(processor[name]),
         }
         for name, seconds in turns.items()
     }
@@ -218,15 +236,17 @@ def measure(case: Case, names: list[str], rounds: int, steps: int) -> dict[str, 
 def compared(results: dict[str, dict]) -> dict[str, dict]:
     """Results with `ratio`: samples/s over those of the faster stock; above 1 is faster."""
     stock = [results[name]["samples_per_second"] for name in STOCK if name in results]
+    busy = [results[name]["processor_ms"] for name in STOCK if name in results]
     for result in results.values():
         result["ratio"] = result["samples_per_second"] / max(stock) if stock else None
+        result["processor_ratio"] = min(busy) / result["processor_ms"] if stock else None
     return results
 
 
 def show(console: Console, name: str, results: dict[str, dict]) -> None:
     table = Table(title=f"{name}: {CASES.get(name, QUICK.get(name))}", title_justify="left")
     table.add_column("tables, optimizer")
-    for heading in ("step, ms", "samples/s", "x the faster stock"):
+    for heading in ("step, ms", "samples/s", "x the faster stock", "processor, ms", "x"):
         table.add_column(heading, justify="right")
     for competitor, result in results.items():
         ratio = result["ratio"]
@@ -235,6 +255,8 @@ def show(console: Console, name: str, results: dict[str, dict]) -> None:
             f"{result['step_ms']:.1f}",
             f"{result['samples_per_second']:,.0f}",
             f"{ratio:.2f}" if ratio else "-",
+            f"{result['processor_ms']:.1f}",
+            f"{result['processor_ratio']:.2f}" if ratio else "-",
         )
     console.print(table)
 

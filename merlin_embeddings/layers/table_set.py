@@ -98,35 +98,61 @@ class TableSet:
             ValueError: weights for a maximum, or the tables' values were replaced by tensors
                 (`stateless_call`).
         """
+        if not self.exist:
+            for feature, its_bags in zip(features, bags, strict=True):
+                check_pool(feature.combiner, its_bags.weights, its_bags.name)
+            return [_placeholder(f, b) for f, b in zip(features, bags, strict=True)], []
+        requests = self.requests(features, bags, training, ids)
+        # In one call with the features, so that a table has one gradient, its rows summed: Keras's
+        # optimizers don't sum rows that come twice.
+        regularized = self._regularized_rows(requests)
+        regularizing = [
+            tables.Request(self.tables[name], route, None, f"table {name!r}, regularizer")
+            for name, route in regularized.items()
+        ]
+        vectors = tables.lookup([*requests, *regularizing])
+        losses = [
+            self._regularizers[name](rows)
+            for name, rows in zip(regularized, vectors[len(features) :], strict=True)
+        ]
+        return vectors[: len(features)], losses
+
+    def requests(
+        self,
+        features: Sequence[FeatureConfig],
+        bags: Sequence[Bags],
+        training: bool,
+        ids: PureIdMap | None = None,
+    ) -> list[tables.Request]:
+        """What `look_up` asks of the tables, which have to exist, but for regularizers.
+
+        `tables.lookup` answers the requests of several sets at once.
+
+        Args:
+            features, bags, training, ids: as for `look_up`.
+
+        Raises:
+            ValueError: as `look_up` does.
+        """
         for feature, its_bags in zip(features, bags, strict=True):
             check_pool(feature.combiner, its_bags.weights, its_bags.name)
-        if not self.exist:
-            return [_placeholder(f, b) for f, b in zip(features, bags, strict=True)], []
         self._check_not_stateless()
         queries = [
             Query(self.tables[f.table.name], ids or self.ids[f.table.name], its_bags, its_bags.name)
             for f, its_bags in zip(features, bags, strict=True)
         ]
         routes = self.router.route(queries, training)
-        requests = [
+        return [
             tables.Request(
                 query.table, route, feature.combiner, query.name, feature.table.compression
             )
             for query, route, feature in zip(queries, routes, features, strict=True)
         ]
-        # In one call with the features, so that a table has one gradient, its rows summed: Keras's
-        # optimizers don't sum rows that come twice.
-        regularized = self._regularized_rows(queries, routes)
-        requests += [
-            tables.Request(self.tables[name], route, None, f"table {name!r}, regularizer")
-            for name, route in regularized.items()
-        ]
-        vectors = tables.lookup(requests)
-        losses = [
-            self._regularizers[name](rows)
-            for name, rows in zip(regularized, vectors[len(features) :], strict=True)
-        ]
-        return vectors[: len(features)], losses
+
+    @property
+    def regularizes(self) -> bool:
+        """Whether a lookup has losses of regularizers."""
+        return any(self._regularizers.values())
 
     def rows_of(
         self, features: Sequence[FeatureConfig], bags: Sequence[Bags], training: bool
@@ -163,18 +189,15 @@ class TableSet:
                     "the layer."
                 )
 
-    def _regularized_rows(
-        self, queries: Sequence[Query], routes: Sequence[Route]
-    ) -> dict[str, Route]:
+    def _regularized_rows(self, requests: Sequence[tables.Request]) -> dict[str, Route]:
         """The distinct rows that each trainable table with a regularizer is asked for."""
         rows: dict[str, list[tf.Tensor]] = {}
-        for query, route in zip(queries, routes, strict=True):
-            if self._regularizers[query.table.name] and query.table.variable.trainable:
+        for table, route, _, _, compression in requests:
+            if self._regularizers[table.name] and table.variable.trainable:
                 its_rows = route.rows
-                compression = query.table.config.compression
                 if compression is not None:
                     [its_rows] = tables.lines_of([compression], [its_rows])
-                rows.setdefault(query.table.name, []).append(its_rows)
+                rows.setdefault(table.name, []).append(its_rows)
         return {name: self._distinct(name, its_rows) for name, its_rows in rows.items()}
 
     def _distinct(self, name: str, rows: Sequence[tf.Tensor]) -> Route:

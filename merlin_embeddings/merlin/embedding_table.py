@@ -197,7 +197,7 @@ class EmbeddingTable(mm.EmbeddingTable):
                 model would be another one (where it was built without, merlin-models prunes it).
                 Scores that the table has no use for, or none where it goes by them.
         """
-        batches = self._batches(inputs, scores)
+        batches = self.batches(inputs, scores)
         if not batches:
             self._check_missing(kwargs.get("features") or inputs)
         combiner = self.sequence_combiner if isinstance(self.sequence_combiner, str) else None
@@ -211,7 +211,7 @@ class EmbeddingTable(mm.EmbeddingTable):
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Where ids aren't 0, with `mask_zero` and without combiner; else the inputs' mask."""
-        batches = self._batches(inputs)
+        batches = self.batches(inputs)
         if self.table.mask_zero and self.sequence_combiner is None:
             masks = {name: self.table.compute_mask(batch.ids) for name, batch in batches.items()}
             return masks if isinstance(inputs, Mapping) else masks[self.col_schema.name]
@@ -289,8 +289,28 @@ class EmbeddingTable(mm.EmbeddingTable):
         schema = schema_utils.tensorflow_metadata_json_to_schema(arguments.pop("schema"))
         return cls(arguments.pop("dim"), *schema, table=table, **arguments)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a call is a lookup and nothing else: no losses, masks or layers that combine.
+
+        Nor frozen: by itself a frozen table costs no gradient. Nor one whose rows move.
+        """
+        return (
+            self.built
+            and self.trainable
+            and self.table.trainable
+            and self.table.built
+            and not self.table.mask_zero
+            and not self.l2_batch_regularization_factor
+            and self.table.activity_regularizer is None
+            and not self.table.table_set.regularizes
+            and not self.table.table_set.moves(self.table.table_name)
+            and self.table.table_set.exist
+            and not isinstance(self.sequence_combiner, keras.layers.Layer)
+        )
+
     @tf.autograph.experimental.do_not_convert  # plain Python: no tensor decides what is done
-    def _batches(self, inputs: Any, scores: Any = None) -> dict[str, Batch]:
+    def batches(self, inputs: Any, scores: Any = None) -> dict[str, Batch]:
         """The ids of each feature that there are, in the order of the features."""
         first = self.col_schema.name
         named = inputs if isinstance(inputs, Mapping) else {first: inputs}

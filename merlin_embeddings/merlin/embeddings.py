@@ -11,6 +11,7 @@ from merlin.schema import Schema
 
 from merlin_embeddings.config import is_row_count
 from merlin_embeddings.merlin import columns
+from merlin_embeddings.merlin.block import EmbeddingsBlock
 from merlin_embeddings.merlin.embedding_table import EmbeddingTable
 
 
@@ -66,7 +67,8 @@ def Embeddings(
         dim = _dim(dim, "all columns")
     if isinstance(trainable, bool):
         trainable = {column.name: trainable for column in schema}
-    return mm.Embeddings(schema, dim, trainable=trainable, table_cls=table_cls, **kwargs)
+    block = mm.Embeddings(schema, dim, trainable=trainable, table_cls=table_cls, **kwargs)
+    return EmbeddingsBlock.of(block)
 
 
 def _check_names(given: Iterable[str], table_cls: type) -> None:

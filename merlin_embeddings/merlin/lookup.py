@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from merlin_embeddings import layers
+from merlin_embeddings import layers, tables
 from merlin_embeddings.bags import Bags
 from merlin_embeddings.config import FeatureConfig
 from merlin_embeddings.ids import Custom
@@ -65,12 +65,9 @@ def look_up(
         By feature `[B, D]`, or without combiner the shape of the ids and D, ragged for ragged ids;
         float32.
     """
-    config = table.table_set.configs[table.table_name]
     if training:
         _check_scores(table, batches.values())
-    flats = [_flat(table, batch, combiner) for batch in batches.values()]
-    features = [FeatureConfig(name, config, combiner) for name in batches]
-    bags = [flat.bags for flat in flats]
+    flats, features, bags = _parts(table, batches, combiner)
     regularizer = table.activity_regularizer
     if regularizer is None:
         vectors = table.look_up(features, bags, training)
@@ -126,6 +123,52 @@ def _check_scores(table: layers.Embedding, batches: Iterable[Batch]) -> None:
                 "merlin-models' blocks hand tables ids alone. Choose another policy, or call the "
                 "table by itself with scores=."
             )
+
+
+class Asked(NamedTuple):
+    """What is looked up in one table; arguments of `look_up`."""
+
+    table: layers.Embedding
+    batches: Mapping[str, Batch]
+    combiner: str | None
+
+
+@tf.autograph.experimental.do_not_convert
+def look_up_together(asked: Mapping[str, Asked], training: bool) -> dict[str, dict[str, Any]]:
+    """`look_up` in several tables, by one native call.
+
+    Tables that exist, whose rows stay, and that have no regularizers.
+
+    Args:
+        asked: by any name.
+        training: whether the step trains.
+
+    Returns:
+        By that name, what `look_up` returns.
+    """
+    flats, requests = [], []
+    for table, batches, combiner in asked.values():
+        its_flats, features, bags = _parts(table, batches, combiner)
+        flats += its_flats
+        requests += table.table_set.requests(features, bags, table.learns(training))
+    restored = (
+        flat.restore(found) for flat, found in zip(flats, tables.lookup(requests), strict=True)
+    )
+    return {
+        name: {feature: next(restored) for feature in each.batches} for name, each in asked.items()
+    }
+
+
+def _parts(
+    table: layers.Embedding, batches: Mapping[str, Batch], combiner: str | None
+) -> tuple[list[flatten.Flat], list[FeatureConfig], list[Bags]]:
+    config = table.table_set.configs[table.table_name]
+    flats = [_flat(table, batch, combiner) for batch in batches.values()]
+    return (
+        flats,
+        [FeatureConfig(name, config, combiner) for name in batches],
+        [flat.bags for flat in flats],
+    )
 
 
 def _flat(table: layers.Embedding, batch: Batch, combiner: str | None) -> flatten.Flat:

@@ -54,12 +54,17 @@ def tables(schema, **kwargs):
     return mm.Embeddings(schema, dim=DIM, table_cls=mem.EmbeddingTable, **kwargs)
 
 
-def inputs(schema, aggregation="concat", **kwargs):
+def together(schema, **kwargs):
+    """The same tables, looked up by one op."""
+    return mem.Embeddings(schema.select_by_tag(Tags.CATEGORICAL), dim=DIM, **kwargs)
+
+
+def inputs(schema, aggregation="concat", tables=tables, **kwargs):
     return mm.InputBlockV2(schema, categorical=tables(schema, **kwargs), aggregation=aggregation)
 
 
 def tower(tag):
-    return mm.Encoder(inputs(SCHEMA.select_by_tag(tag)), mm.MLPBlock([DIM]))
+    return mm.Encoder(inputs(SCHEMA.select_by_tag(tag), tables=together), mm.MLPBlock([DIM]))
 
 
 def dlrm():
@@ -77,7 +82,7 @@ def dcn():
         SCHEMA,
         depth=1,
         deep_block=mm.MLPBlock([4]),
-        input_block=inputs(SCHEMA),
+        input_block=inputs(SCHEMA, tables=together),
         prediction_tasks=click(),
     )
 
@@ -86,7 +91,7 @@ def deep_fm():
     return mm.DeepFMModel(
         WITHOUT_LISTS,
         deep_block=mm.MLPBlock([4]),
-        input_block=inputs(WITHOUT_LISTS, aggregation=None),
+        input_block=inputs(WITHOUT_LISTS, aggregation=None, tables=together),
         prediction_tasks=click(),
     )
 
