@@ -152,7 +152,8 @@ test-python: build $(MERLIN)/.pins
 
 test-merlin: $(MERLIN)/.installed
 	$(MERLIN)/bin/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder tests/merlin \
-	  tests/optimizers/test_fusion.py tests/optimizers/test_split.py tests/optimizers/test_refusals.py
+	  tests/optimizers/test_fusion.py tests/optimizers/test_split.py tests/optimizers/test_refusals.py \
+	  tests/saving/test_resume.py tests/saving/test_callback.py
 
 # What models of merlin-models do is tested on both.
 BOTH_MERLIN_LANES := tests/merlin/test_embedding_table_in_models.py

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from merlin_embeddings import compat
 from merlin_embeddings.checkpoint import Checkpoint, references
 from merlin_embeddings.saving.parts import parts_of
 from merlin_embeddings.saving.save import save
@@ -27,6 +28,9 @@ def tables_apart(model: Any, path: str | os.PathLike, overwrite: bool = False) -
         path: of the checkpoint, a folder that isn't there yet.
         overwrite: see `save`.
 
+    Raises:
+        RuntimeError: on Keras 2, whose files have no place for it.
+
     >>> import tempfile, os
     >>> from tensorflow import keras
     >>> import merlin_embeddings as me
@@ -41,6 +45,11 @@ def tables_apart(model: Any, path: str | os.PathLike, overwrite: bool = False) -
     >>> bool((loaded.weights[0] == model.weights[0]).numpy().all())
     True
     """
+    if not compat.has_keras_3():
+        raise RuntimeError(
+            "tables_apart is for Keras 3, whose files ask layers what to write; with Keras 2 save "
+            "tables by me.save, and the model's config by model.to_json()"
+        )
     saved = save(model, path, overwrite=overwrite)
     there = Checkpoint(saved.path)
     tables = {

@@ -11,6 +11,7 @@ from merlin_embeddings.tables import size
 from tests.either_keras import KERAS_3
 from tests.saving import models
 
+pytestmark = pytest.mark.skipif(not KERAS_3, reason="files of Keras 2 ask no layer what to write")
 ROWS = 5000
 
 
@@ -56,7 +57,6 @@ def test_a_model_whose_table_stands_in_a_checkpoint(tmp_path):
     assert (tmp_path / "again.keras").stat().st_size > 3 * ROWS * 16 * 4
 
 
-@pytest.mark.skipif(not KERAS_3, reason="Keras 2 writes weights files in another way")
 def test_weights_files(tmp_path):
     model, other = model_of(), model_of()
     train(model)
