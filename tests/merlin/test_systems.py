@@ -7,7 +7,12 @@ import merlin.models.tf as mm
 import numpy as np
 import nvtabular as nvt
 import pytest
+from merlin.systems.dag import Ensemble
+from merlin.systems.dag.ops.tensorflow import PredictTensorflow
+from merlin.systems.dag.ops.workflow import TransformWorkflow
+from tensorflow import keras
 
+import merlin_embeddings as me
 from tests.fresh import last_line_of
 from tests.merlin import documented
 
@@ -67,12 +72,33 @@ def batch_of(raw):
     return batch
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """What the documented model predicts here, and its exported ensemble in another process."""
+def of_merlin_models():
+    """The documented model, and its exported ensemble."""
+    return documented.names()["model"], documented.FOLDER / "ensemble"
+
+
+def of_keras_alone():
+    """A functional model without anything of merlin-models, with a list's values and offsets."""
+    schema, serving = documented.names()["schema"], documented.names()["serving"]
+    block = me.layers.InputBlock(schema, continuous=True)
+    inputs = me.data.keras_inputs(schema)
+    del inputs["viewed"]
+    for name in ("viewed__values", "viewed__offsets"):
+        inputs[name] = keras.Input((), dtype="int64", name=name)
+    model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid", name="click")(block(inputs)))
+    with contextlib.chdir(documented.FOLDER):
+        operators = serving.input_schema.column_names >> TransformWorkflow(serving)
+        ensemble = Ensemble(operators >> PredictTensorflow(model), serving.input_schema)
+        ensemble.export("ensemble_of_keras")
+    return model, documented.FOLDER / "ensemble_of_keras"
+
+
+@pytest.fixture(scope="module", params=[of_merlin_models, of_keras_alone])
+def answers(request, tmp_path_factory):
+    """What a model predicts here, and its exported ensemble in another process."""
     path = tmp_path_factory.mktemp("serving")
     raw = raw_rows()
-    model, exported = documented.names()["model"], documented.FOLDER / "ensemble"
+    model, exported = request.param()
     with contextlib.chdir(documented.FOLDER):
         batch = batch_of(raw)
     np.savez(path / "batch.npz", **batch)
