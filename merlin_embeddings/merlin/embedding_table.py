@@ -174,7 +174,8 @@ class EmbeddingTable(mm.EmbeddingTable):
     def build(self, input_shapes: Any) -> None:
         """Makes the table.
 
-        Warns where an output is tied to a table whose rows aren't the ids.
+        Warns where an output is tied to a table whose rows aren't the ids, and where ids without a
+        name leave columns of a shared table out.
 
         Raises:
             ValueError: an output is tied to a table whose rows aren't vectors.
@@ -184,6 +185,15 @@ class EmbeddingTable(mm.EmbeddingTable):
         elif self.built and tuple(input_shapes)[-1:] == (self.dim,):
             # Keras builds once: it is merlin-models' EmbeddingTablePrediction that builds again.
             self._check_classes()
+        elif input_shapes is not None and not self.built and len(self.features) > 1:
+            first, *others = self.features
+            warnings.warn(
+                f"Table {self.table_name!r} is called with ids that have no column's name: they "
+                f"are column {first!r}, and {others} have no vectors. merlin-models' "
+                "ParallelBlock, and so mm.Embeddings, calls a table alone in this way; "
+                "mem.Embeddings gives it all of its columns.",
+                stacklevel=2,
+            )
         super().build(input_shapes)
 
     def call(self, inputs: Any, scores: Any = None, **kwargs: Any) -> Any:

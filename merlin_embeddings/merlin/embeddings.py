@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import merlin.models.tf as mm
@@ -45,8 +45,12 @@ def Embeddings(
         ValueError: no column, a column without an int domain, columns of one domain with
             different sizes, a dict with a column that isn't there or has no say, or a `dim` that
             is none; messages name the column.
-        TypeError: an argument that neither this nor the tables have.
+        TypeError: an argument that neither this nor the tables have, or no schema.
     """
+    if isinstance(schema, (list, tuple)):
+        schema = Schema(schema)  # of columns, which merlin-models takes as well
+    if not isinstance(schema, Schema):
+        raise TypeError(f"Embeddings: schema={schema!r}; it must be a merlin.schema.Schema.")
     if not len(schema):
         raise ValueError(
             "Embeddings: the schema has no columns. Columns that NVTabular's Categorify made have "
@@ -71,8 +75,10 @@ def Embeddings(
     return EmbeddingsBlock.of(block)
 
 
-def _check_names(given: Iterable[str], table_cls: type) -> None:
+def _check_names(given: Collection[str], table_cls: type) -> None:
     known = {*inspect.signature(mm.Embeddings).parameters, *_arguments(table_cls)}
+    if "name" in given:
+        raise TypeError("Embeddings: tables are named by their domains; block_name names a block.")
     unknown = [name for name in given if name not in known]
     if unknown:
         raise TypeError(

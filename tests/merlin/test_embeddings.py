@@ -75,6 +75,7 @@ def test_no_columns():
         ({"trainable": {"town": False}}, ValueError, "trainable has 'town', which is no column"),
         ({"seed": {"last": 3}}, ValueError, "'last', whose table 'item' .* give seed for 'item'"),
         ({"dim": {"last": 3}}, ValueError, "'last', whose table 'item' .* give dim for 'item'"),
+        ({"name": "tables"}, TypeError, "tables are named by their domains; block_name names"),
         ({"dim": 0}, ValueError, "dim=0 of all columns; it must be a positive integer"),
         ({"dim": 2.5}, ValueError, r"dim=2\.5 of all columns"),
         ({"dim": {"city": "8"}}, ValueError, "dim='8' of column 'city'"),
@@ -83,6 +84,16 @@ def test_no_columns():
 def test_arguments_that_merlin_models_leaves_out(arguments, error, message):
     with pytest.raises(error, match=message):
         mem.Embeddings(SCHEMA, **arguments)
+
+
+@pytest.mark.parametrize("schema", [None, "item", column("item")])
+def test_what_is_no_schema(schema):
+    with pytest.raises(TypeError, match=r"Embeddings: schema=.* must be a merlin\.schema\.Schema"):
+        mem.Embeddings(schema, dim=4)
+
+
+def test_a_list_of_columns():
+    assert list(mem.Embeddings(list(SCHEMA), dim=4).parallel_dict) == ["item", "city"]
 
 
 def test_dims_of_numpy():

@@ -116,19 +116,99 @@ def test_masks():
     assert getattr(found["shop"], "_keras_mask", None) is None
 
 
-def test_columns_that_the_batch_hasnt():
+@pytest.mark.parametrize("lost", ["city", "viewed"])  # a table's only column, one of two
+@pytest.mark.parametrize("graph", [False, True])
+def test_columns_that_the_batch_hasnt(lost, graph):
     block = mem.Embeddings(SCHEMA, dim=3)
     block(BATCH)
-    fewer = {name: ids for name, ids in BATCH.items() if name != "city"}
-    with pytest.raises(ValueError, match=r"(?s)'city': the batch has none of its columns"):
-        block(fewer)
-    # A table that never had its column is no part of the model, as in merlin-models.
+    fewer = {name: ids for name, ids in BATCH.items() if name != lost}
+    with pytest.raises(ValueError, match=rf"(?s)the batch has no columns \['{lost}'\], with which"):
+        (tf.function(block) if graph else block)(fewer)
+    # A column that never was there is no part of the model, as in merlin-models, which doesn't say.
     pruned = mem.Embeddings(SCHEMA, dim=3)
-    check(pruned, fewer)
-    assert list(pruned.parallel_dict) == ["item", "shop"]
+    with pytest.warns(UserWarning, match=rf"no columns \['{lost}'\], so that the model is made w"):
+        check(pruned, fewer)
+    assert ("city" in pruned.parallel_dict) == (lost != "city")
+    check(pruned, {**fewer, "unknown": tf.constant([[1], [2], [3]])})
+
+
+def test_ids_that_the_schema_doesnt_know():
+    block = mem.Embeddings(SCHEMA, dim=3)
     wrong = {**BATCH, "shop": tf.constant([[3], [4], [0]])}
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"table 'shop', feature 'shop' .* 4"):
         block(wrong)
+
+
+def test_a_batch_without_any_column():
+    with pytest.raises(ValueError, match=r"none of the columns \['item', .* it has \['Item'\]"):
+        mem.Embeddings(SCHEMA, dim=3)({"Item": BATCH["item"]})
+
+
+def test_ids_without_names():
+    with pytest.raises(ValueError, match=r"takes a dict of ids by column, \['item', 'viewed'"):
+        mem.Embeddings(SCHEMA, dim=3)(BATCH["city"])
+
+
+def test_lists_as_values_and_offsets():
+    viewed = BATCH["viewed"]
+    raw = {**BATCH, "viewed__values": viewed.flat_values, "viewed__offsets": viewed.row_splits}
+    del raw["viewed"]
+    with pytest.raises(ValueError, match=r"lists of column 'viewed' as values.*PrepareFeatures"):
+        mem.Embeddings(SCHEMA, dim=3)(raw)
+    lists = Schema(
+        [each.with_shape((None, None)) if each.name == "viewed" else each for each in SCHEMA]
+    )
+    block = mem.Embeddings(lists, 3, sequence_combiner="mean", pre=mm.PrepareFeatures(lists))
+    np.testing.assert_allclose(block(raw)["viewed"], expected_of(rows_of(block), "viewed"), 1e-6)
+
+
+def test_one_table_of_several_columns(tmp_path):
+    """merlin-models gives such a table, alone in its block, the column of its own name only."""
+    schema = SCHEMA.select_by_name(["item", "viewed"])
+    batch = {name: BATCH[name] for name in ("item", "viewed")}
+    check(mem.Embeddings(schema, dim=3, sequence_combiner="mean"), batch)
+    apart = mm.Embeddings(schema, dim=3, table_cls=mem.EmbeddingTable, sequence_combiner="mean")
+    with pytest.warns(UserWarning, match=r"'item', and \['viewed'\] have no vectors.*mem\.Embedd"):
+        assert list(apart(batch)) == ["item"]
+    symmetric = Schema([column("item", 9), column("last", 9, domain="item")])
+    tables = mem.Embeddings(symmetric, dim=3)
+    model = mm.Model(mm.InputBlockV2(symmetric, categorical=tables), mm.RegressionOutput("score"))
+    batch = {"item": BATCH["item"], "last": BATCH["item"][::-1]}
+    model.compile(me.optimizers.Adagrad(0.1), "mse")
+    model(batch)
+    start = rows_of(tables)["item"]
+    model.fit(tf.data.Dataset.from_tensors((batch, tf.ones([3, 1]))), verbose=0)
+    moved = np.any(rows_of(tables)["item"] != start, axis=1)
+    assert np.flatnonzero(moved).tolist() == [1, 8]
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(mm.Model.load(tmp_path / "model")(batch), model(batch))
+
+
+def test_trainable_is_switched_after_the_block_was_built():
+    block = mem.Embeddings(SCHEMA, dim=3)
+    block(BATCH)
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            vectors = block(BATCH, training=True)
+            loss = sum(tf.reduce_sum(tf.square(each)) for each in vectors.values())
+        weights = {weight.name: weight for weight in block.trainable_weights}
+        found = tape.gradient(loss, weights)
+        return {name: tf.convert_to_tensor(each).numpy() for name, each in found.items()}
+
+    before = gradients()
+    for frozen in (block["city"], block["city"].table):
+        frozen.trainable = False
+        check(block)
+        rest = gradients()
+        assert len(rest) == 2 and not any("city" in name for name in rest)
+        for name, gradient in rest.items():
+            np.testing.assert_array_equal(gradient, before[name])
+        frozen.trainable = True
+    after = gradients()
+    assert after.keys() == before.keys()
+    for name, gradient in after.items():
+        np.testing.assert_array_equal(gradient, before[name])
 
 
 def test_a_table_called_as_its_only_column():
