@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from merlin_embeddings.checkpoint import checks, disk, manifest, whole
 from merlin_embeddings.checkpoint.errors import BrokenCheckpoint
 from merlin_embeddings.checkpoint.manifest import Base, FileInfo, Manifest, Table
 from merlin_embeddings.checkpoint.reader import MANIFEST, Checkpoint
-from merlin_embeddings.checkpoint.writer import part_file
+from merlin_embeddings.checkpoint.writer import lock_part, part_file
 
 _PACKAGES = ("merlin-embeddings", "tensorflow", "tensorflow-cpu", "keras", "numpy")
 
@@ -42,7 +43,8 @@ def commit(
 
     Raises:
         FileNotFoundError: a part is missing, or the base.
-        FileExistsError: something has the name, and isn't to be replaced.
+        FileExistsError: something has the name, and isn't to be replaced; or another writer is at
+            a part.
         ValueError: parts that don't fit together, that lack rows or have them twice, or a base that
             doesn't fit.
     """
@@ -53,10 +55,39 @@ def commit(
             raise FileNotFoundError(
                 f"{folder / part_file(part)} is missing: part {part} of {parts} wasn't finished"
             )
+    with ExitStack() as locks:
+        # Another writer of the same name would change the files that are committed here.
+        for part in range(parts):
+            locks.callback(os.close, lock_part(path, part))
+        _commit(path, parts, step, metadata, base, overwrite)
+
+
+def require_apart(path: Path, before: Checkpoint) -> None:
+    """Checks that a checkpoint isn't written over those that it is made from.
+
+    Raises:
+        ValueError: it is.
+    """
+    for one in before.chain:
+        if one.path == path or (path.exists() and os.path.samefile(one.path, path)):
+            raise ValueError(
+                f"checkpoint '{path}': it can't go on from itself; {before.path} needs "
+                f"{one.path}, which would be replaced. Save under another name"
+            )
+
+
+def _commit(
+    path: Path,
+    parts: int,
+    step: int | None,
+    metadata: Mapping[str, Any] | None,
+    base: str | os.PathLike | None,
+    overwrite: bool,
+) -> None:
+    folder = disk.partial(path)
     try:
         content = _manifest(path, parts, step, metadata, base)
-        if not overwrite and (path.exists() or path.is_symlink()):
-            raise disk.exists(path)
+        disk.require_free(path, overwrite)
         disk.write_file(folder / MANIFEST, content)
         disk.sync_folder(folder)
         disk.move_in(folder, path, overwrite)
@@ -126,16 +157,20 @@ def _require_whole(table: Table) -> None:
 
 
 def _link(path: Path, base: Path, tables: Mapping[str, Table]) -> Base:
-    if base == path:
-        raise ValueError(f"checkpoint '{path}': it can't go on from itself")
     before = Checkpoint(base)
+    require_apart(path, before)
     for name, table in tables.items():
         if table.info.full:
             continue
         if name not in before.tables:
             raise ValueError(f"table '{name}' has what changed, and base '{base}' doesn't have it")
         whole.require_same_rows(before.tables[name], table.info, f"base '{base}'")
-    return Base(os.path.relpath(base, path), before.id)
+    return Base(os.path.relpath(_resolved(base), _resolved(path)), before.id)
+
+
+def _resolved(path: Path) -> Path:
+    """Where a checkpoint stands, without links to the folders that it is in."""
+    return Path(os.path.realpath(path.parent)) / path.name
 
 
 def _packages() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -43,6 +44,38 @@ def present(path: Path) -> Path:
     if not path.exists() and (aside(path) / "manifest.json").exists():
         return aside(path)
     return path
+
+
+def lock(path: Path) -> int | None:
+    """Takes a lock, which it has until the descriptor is closed; None: another one has it.
+
+    Args:
+        path: of the file that is locked; it is made with the folders that it is in.
+    """
+    while True:
+        make_folder(path.parent)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:  # whoever had the folder has just given it its name
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the lock of a file that isn't there any more
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def make_folder(path: Path) -> None:
@@ -92,10 +125,9 @@ def move_in(new: Path, path: Path, overwrite: bool) -> None:
     Raises:
         FileExistsError: something has it, and isn't to be replaced.
     """
-    if not path.exists() and not path.is_symlink():
+    require_free(path, overwrite)
+    if not path.exists():
         _rename_new(new, path)
-    elif not overwrite:
-        raise exists(path)
     elif not _renameat2(new, path, _EXCHANGE):
         shutil.rmtree(aside(path), ignore_errors=True)
         os.rename(path, aside(path))
@@ -105,13 +137,39 @@ def move_in(new: Path, path: Path, overwrite: bool) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def exists(path: Path) -> FileExistsError:
-    """What says that a name is taken."""
-    return FileExistsError(
-        errno.EEXIST,
-        "there is something of this name; save under another one, or with overwrite=True",
-        str(path),
-    )
+def require_free(path: Path, overwrite: bool) -> None:
+    """Checks that a checkpoint may have a name.
+
+    Raises:
+        FileExistsError: something has it that isn't to be replaced: with `overwrite`, anything but
+            a checkpoint, or what is left of one.
+    """
+    if path.is_symlink():
+        raise _taken(path, "this is a link; save to where it leads, or under another name")
+    if not path.exists():
+        return
+    if not overwrite:
+        raise _exists(path)
+    if not path.is_dir() or not all(map(_in_checkpoints, path.iterdir())):
+        raise _taken(
+            path,
+            "there is something of this name that isn't a checkpoint, and overwrite=True replaces "
+            "nothing else; save under another one",
+        )
+
+
+def _in_checkpoints(path: Path) -> bool:
+    """Whether checkpoints have something of this name at their top."""
+    return path.name in ("manifest.json", "tables") or path.suffix == ".safetensors"
+
+
+def _exists(path: Path) -> FileExistsError:
+    what = "there is something of this name; save under another one, or with overwrite=True"
+    return _taken(path, what)
+
+
+def _taken(path: Path, what: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, what, str(path))
 
 
 def _rename_new(new: Path, path: Path) -> None:
@@ -119,7 +177,7 @@ def _rename_new(new: Path, path: Path) -> None:
         if not _renameat2(new, path, _NOREPLACE):
             os.rename(new, path)
     except FileExistsError:
-        raise exists(path) from None
+        raise _exists(path) from None
 
 
 def _renameat2(old: Path, new: Path, flags: int) -> bool:

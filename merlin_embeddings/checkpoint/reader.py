@@ -330,7 +330,8 @@ class Checkpoint:
         link = self._manifest.base
         if link is None:
             return None
-        path = Path(os.path.normpath(self.path / link.path))
+        # A link to this folder doesn't change where the base is, seen from it.
+        path = Path(os.path.normpath(os.path.join(os.path.realpath(self.path), link.path)))
         try:
             base = Checkpoint._of_chain(path, ids)
         except FileNotFoundError as error:

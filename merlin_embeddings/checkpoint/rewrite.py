@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from merlin_embeddings.checkpoint.commits import commit
+from merlin_embeddings.checkpoint.commits import commit, require_apart
 from merlin_embeddings.checkpoint.manifest import TableInfo
 from merlin_embeddings.checkpoint.reader import Checkpoint, State
 from merlin_embeddings.checkpoint.recut import Cutter, in_order
@@ -61,8 +61,7 @@ def compact(path: str | os.PathLike, out: str | os.PathLike, overwrite: bool = F
 
 
 def _rewrite(found: Checkpoint, out: Path, shards: int | None, overwrite: bool) -> None:
-    if out.absolute() in [one.path for one in found.chain]:
-        raise ValueError(f"checkpoint '{out}' is read, and can't be written at the same time")
+    require_apart(out.absolute(), found)
     with Writer(out, overwrite=overwrite) as writer:
         for name, info in found.tables.items():
             alone = dataclasses.replace(info, full=True)

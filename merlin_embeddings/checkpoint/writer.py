@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,12 +57,10 @@ class Writer:
         if not 0 <= part < parts:
             raise ValueError(f"checkpoint '{path}': part {part} isn't in [0, {parts})")
         self.path = Path(path).absolute()
-        if not overwrite and (self.path.exists() or self.path.is_symlink()):
-            raise disk.exists(self.path)
+        disk.require_free(self.path, overwrite)
         self._part = part
         self._folder = disk.partial(self.path)
-        disk.make_folder(self._folder)
-        self._lock = self._take_part()
+        self._lock = lock_part(self.path, part)
         self._tables: dict[str, Table] = {}
         self._groups: dict[str, FileInfo] = {}
         self._made: list[Path] = []
@@ -190,18 +187,6 @@ class Writer:
 
     # Parts
 
-    def _take_part(self) -> int:
-        path = self._folder / _lock_file(self._part)
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise FileExistsError(
-                f"checkpoint '{self.path}': part {self._part} is being written by another writer"
-            ) from None
-        return lock
-
     def _release(self) -> None:
         if self._lock >= 0:
             os.close(self._lock)
@@ -293,6 +278,20 @@ class Writer:
 def part_file(part: int) -> str:
     """What a part's own manifest is called."""
     return f"part-{part:05d}.json"
+
+
+def lock_part(path: Path, part: int) -> int:
+    """Takes a part of a checkpoint, until the descriptor is closed.
+
+    Raises:
+        FileExistsError: another writer is at it.
+    """
+    lock = disk.lock(disk.partial(path) / _lock_file(part))
+    if lock is None:
+        raise FileExistsError(
+            f"checkpoint '{path}': part {part} is being written by another writer"
+        )
+    return lock
 
 
 def _lock_file(part: int) -> str:

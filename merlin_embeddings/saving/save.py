@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from merlin_embeddings.checkpoint import Checkpoint
+from merlin_embeddings.checkpoint.commits import require_apart
 from merlin_embeddings.saving import tracking
 from merlin_embeddings.saving.parts import Parts, TablePart, build_optimizer, parts_of
 from merlin_embeddings.saving.write import Change, write
@@ -63,11 +65,12 @@ def save(
         What was written.
 
     Raises:
-        FileExistsError: something has the name.
+        FileExistsError: something has the name; with `overwrite`, something but a checkpoint.
         FileNotFoundError: there is no checkpoint at `base`.
         OSError: the disk is full, or fails; what was written is removed.
         TypeError: metadata that are no plain data.
-        ValueError: the model has no weights yet, or two tables that can't be told apart.
+        ValueError: the model has no weights yet, or two tables that can't be told apart; or `path`
+            is the base, or one that this goes on from.
 
     >>> import tempfile
     >>> import merlin_embeddings as me
@@ -80,7 +83,11 @@ def save(
     build_optimizer(model)  # or a model that was trained couldn't take what one has that wasn't
     parts, optimizer = parts_of(model), getattr(model, "optimizer", None)
     tracking.watch(parts, optimizer)
-    changes = None if base is None else changes_since(parts, Checkpoint(base), optimizer)
+    changes = None
+    if base is not None:
+        before = Checkpoint(base)
+        require_apart(Path(path).absolute(), before)
+        changes = changes_since(parts, before, optimizer)
     marks = tracking.marks_of(parts)
     step = step_of(optimizer)
     rows = write(
