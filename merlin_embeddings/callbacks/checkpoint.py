@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import tensorflow as tf
 from tensorflow import keras
 
-from merlin_embeddings import saving
+from merlin_embeddings import checkpoint, saving
 from merlin_embeddings.saving.background import BackgroundSave
 from merlin_embeddings.saving.folder import Folder
 
@@ -37,7 +38,8 @@ class Checkpoint(keras.callbacks.Callback):
         last: what was saved last, or None.
 
     Raises:
-        ValueError: an `every`, `keep`, `full_every` or `share` that can't be.
+        ValueError: an `every`, `keep`, `full_every` or `share` that can't be; or, in `fit`, the
+            folder has a checkpoint of a later step than the model's, which `resume` goes on from.
 
     Example:
         >>> import tempfile
@@ -123,31 +125,42 @@ class Checkpoint(keras.callbacks.Callback):
             data: a `tf.data.Dataset` of an epoch, the same for each; or what gives it for the
                 number of an epoch, from 0, say one that is shuffled by that number.
             epochs: how many there are altogether.
-            **arguments: of `fit`; this callback is among `callbacks` by itself.
+            **arguments: of `fit`; this callback is among `callbacks` by itself. Whatever sets
+                `stop_training` ends all of it. `fit` lets callbacks begin anew each time, so that
+                one that counts epochs (`EarlyStopping`) counts none where `data` is a function.
 
         Returns:
             The history of the epochs that were made now.
+
+        Raises:
+            ValueError: `initial_epoch`, which the checkpoint says, or `steps_per_epoch`: an epoch
+                is all of `data`, say `data.take(n)`.
+            TypeError: an epoch was stopped in its middle, and `data` is no `tf.data.Dataset`.
         """
+        for name in ("initial_epoch", "steps_per_epoch"):
+            if arguments.get(name) is not None:
+                raise ValueError(
+                    f"resume: {name}={arguments[name]}; where an epoch begins is what the "
+                    "checkpoint says, and it is all of data: give data.take(n) for fewer batches"
+                )
         found = self.restore(model)
         epoch, batch = (0, 0) if found is None else (found.epoch, found.batch)
-        arguments["callbacks"] = [*arguments.get("callbacks", []), self]
-        histories = []
-
-        def fit(some: Any, begin: int, end: int) -> None:
-            histories.append(model.fit(some, initial_epoch=begin, epochs=end, **arguments))
-
+        arguments["callbacks"] = [*_callbacks(arguments.get("callbacks"), self), self]
         of = data if callable(data) else lambda epoch: data
-        if batch:
-            self._skipped = batch
-            if _has_more(of, epoch, batch):
-                fit(of(epoch).skip(batch), epoch, epoch + 1)
-            self._skipped = 0
-            epoch += 1
-        if callable(data):
-            for number in range(epoch, epochs):
-                fit(of(number), number, number + 1)
-        elif epoch < epochs:
-            fit(data, epoch, epochs)
+        histories = []
+        for begin, end, skipped in _fits(epoch, batch, epochs, callable(data)):
+            some = of(begin)
+            if skipped:
+                if not _has_more(of, begin, skipped):
+                    continue
+                some = some.skip(skipped)
+            self._skipped = skipped
+            try:
+                histories.append(model.fit(some, initial_epoch=begin, epochs=end, **arguments))
+            finally:
+                self._skipped = 0
+            if model.stop_training:
+                break
         return _joined(histories)
 
     # Keras
@@ -157,6 +170,13 @@ class Checkpoint(keras.callbacks.Callback):
         del logs
         self._batches = self._saved_at = self._in_epoch = 0
         self._require_same(self.model)
+        newest, step = self.folder.newest(), _steps(self.model)
+        if newest is not None and newest.name > self.folder.at(step).name:
+            raise ValueError(
+                f"Checkpoint: {newest} is of a later step than the model's, {step}: it is another "
+                "training's, or this one's from there on. Go on from it by resume(), save into "
+                "another folder, or remove it"
+            )
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Notes which epoch it is."""
@@ -167,11 +187,14 @@ class Checkpoint(keras.callbacks.Callback):
         """Saves where it is time to."""
         del logs
         # With steps_per_execution a call speaks of several batches.
-        self._batches += batch + 1 - self._in_epoch
-        self._in_epoch = batch + 1
+        steps = (self.params or {}).get("steps")
+        # and where that isn't a divisor, of some that there aren't.
+        made = batch + 1 if steps is None else min(batch + 1, steps)
+        self._batches += made - self._in_epoch
+        self._in_epoch = made
         epoch = self._at[0]
         self._at = (epoch, self._skipped + self._in_epoch)
-        ends = self._in_epoch == (self.params or {}).get("steps")
+        ends = made == steps
         self._go_on((epoch + 1, 0) if ends else self._at)
         if self.every != "epoch" and self._batches - self._saved_at >= int(self.every):
             self._saved_at = self._batches
@@ -180,7 +203,10 @@ class Checkpoint(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Saves, if it is to be done by epochs."""
         del logs
-        self._at, self._in_epoch, self._skipped = (epoch + 1, 0), 0, 0
+        steps = (self.params or {}).get("steps")
+        if not self.model.stop_training or steps is None or self._in_epoch >= steps:
+            self._at = (epoch + 1, 0)  # or it was stopped in the middle, and stands where it did
+        self._in_epoch = self._skipped = 0
         self._go_on(self._at)
         if self.every == "epoch":
             self._save(self._at)
@@ -198,6 +224,9 @@ class Checkpoint(keras.callbacks.Callback):
         """Forgets what was saved of another model."""
         if self._model_of_last is not model:
             self._model_of_last, self.last = model, None
+            if self._running is not None:
+                self._running.give_up()
+                self._running = None
 
     def _save(self, at: tuple[int, int]) -> None:
         step = _steps(self.model)
@@ -206,12 +235,11 @@ class Checkpoint(keras.callbacks.Callback):
         began = time.perf_counter()
         path = self.folder.at(step)
         path.parent.mkdir(parents=True, exist_ok=True)
-        increment = self.last is not None and self._made % self.full_every
-        if self.background and not increment:
+        base = self._base()
+        if self.background and base is None:
             self._running = BackgroundSave(self.model, path, self.share)
             self.blocked = time.perf_counter() - began
             return
-        base = self.last.path if increment and self.last else None
         self.last = saving.save(
             self.model,
             path,
@@ -223,6 +251,15 @@ class Checkpoint(keras.callbacks.Callback):
         )
         self.blocked = time.perf_counter() - began
         self._clean()
+
+    def _base(self) -> str | None:
+        """What the next checkpoint goes on from, if it is to be an increment and that can be."""
+        if self.last is None or not self._made % self.full_every:
+            return None
+        try:
+            return str(checkpoint.Checkpoint(self.last.path).path)
+        except (checkpoint.BrokenCheckpoint, FileNotFoundError):
+            return None  # somebody has removed it
 
     def _go_on(self, at: tuple[int, int]) -> None:
         if self._running is not None and self._running.ready:
@@ -244,8 +281,31 @@ class Checkpoint(keras.callbacks.Callback):
             self.folder.keep(self.keep)
 
 
+def _callbacks(given: Any, own: Any) -> list[Any]:
+    """Those that `fit` was to be given, without `own`."""
+    found = [given] if isinstance(given, keras.callbacks.Callback) else list(given or ())
+    return [one for one in found if one is not own]
+
+
+def _fits(epoch: int, batch: int, epochs: int, apart: bool) -> Iterator[tuple[int, int, int]]:
+    """Which epochs [begin, end) are made by one `fit`, and how many batches it leaves out."""
+    if batch:
+        yield epoch, epoch + 1, batch
+        epoch += 1
+    if apart:
+        yield from ((number, number + 1, 0) for number in range(epoch, epochs))
+    elif epoch < epochs:
+        yield epoch, epochs, 0
+
+
 def _has_more(of: Callable[[int], Any], epoch: int, batch: int) -> bool:
     """Whether an epoch has more batches."""
+    if not isinstance(of(epoch), tf.data.Dataset):
+        raise TypeError(
+            f"resume: the checkpoint stands at batch {batch} of epoch {epoch}, and a "
+            f"{type(of(epoch)).__name__} can't begin there; give a tf.data.Dataset, or save by "
+            "every='epoch'"
+        )
     count = int(of(epoch).cardinality())
     if count >= 0:
         return count > batch

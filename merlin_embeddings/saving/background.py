@@ -13,7 +13,7 @@ import numpy as np
 
 from merlin_embeddings import checkpoint
 from merlin_embeddings.saving import tracking
-from merlin_embeddings.saving.folder import ROWS
+from merlin_embeddings.saving.folder import ROWS, remove
 from merlin_embeddings.saving.parts import TablePart, parts_of
 from merlin_embeddings.saving.rows import Rows, spans
 from merlin_embeddings.saving.save import Saved, save, step_of
@@ -44,7 +44,7 @@ class BackgroundSave:
     """
 
     def __init__(self, model: Any, path: str | os.PathLike, share: float = 0.1) -> None:
-        self.path, self._model, self._share = Path(path), model, share
+        self.path, self._model, self._share = Path(path).absolute(), model, share
         self._rows_path = self.path.with_name(self.path.name + ROWS)
         self._parts = parts_of(model)
         optimizer = getattr(model, "optimizer", None)
@@ -76,6 +76,8 @@ class BackgroundSave:
     ) -> Saved:
         """Writes what changed since, and all that isn't rows. Between two steps.
 
+        Where it can't, it leaves nothing.
+
         Args:
             path: another one than was planned, in the same folder.
             metadata, epoch, batch, overwrite: see `save`.
@@ -83,6 +85,27 @@ class BackgroundSave:
         Raises:
             OSError: the disk is full, or fails; whatever else the thread met.
         """
+        try:
+            return self._finish(path, metadata, epoch, batch, overwrite)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """Stops, and leaves no checkpoint."""
+        self._given_up = True
+        self._thread.join()
+        if self._error is None:
+            remove(self._rows_path)
+
+    def _finish(
+        self,
+        path: str | os.PathLike | None,
+        metadata: Mapping[str, Any] | None,
+        epoch: int,
+        batch: int,
+        overwrite: bool,
+    ) -> Saved:
         self._share = 1.0
         self._thread.join()
         if self._error is not None:
@@ -98,11 +121,6 @@ class BackgroundSave:
             batch=batch,
             overwrite=overwrite,
         )
-
-    def give_up(self) -> None:
-        """Stops, and leaves no checkpoint."""
-        self._given_up = True
-        self._thread.join()
 
     def _run(self) -> None:
         try:

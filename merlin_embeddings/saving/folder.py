@@ -10,6 +10,7 @@ from pathlib import Path
 from merlin_embeddings.checkpoint import BrokenCheckpoint, Checkpoint
 
 _NAME = re.compile(r"step-(\d{10,})")
+_PARTIAL = re.compile(r"\.(.*)\.partial")
 # What a checkpoint goes on from that was written while training went on.
 ROWS = ".rows"
 
@@ -22,7 +23,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # wherever the process goes from here
 
     def at(self, step: int) -> Path:
         """Where the checkpoint of a step is, or comes."""
@@ -46,20 +47,33 @@ class Folder:
         return None
 
     def keep(self, count: int) -> None:
-        """Removes all but the newest, and what these go on from.
+        """Removes all but the newest, what these go on from, and what is later than any of them.
+
+        What can't be opened doesn't count; what kills left half written goes, too.
 
         Args:
             count: how many stay.
         """
         if not self.path.is_dir():
             return
-        steps, stay = self.steps(), set()
-        for step in steps[-count:]:
-            stay |= {one.path.name for one in Checkpoint(self.at(step)).chain}
-        newest = steps[-1] if steps else 0
-        for one in self.path.iterdir():
-            match = _NAME.fullmatch(one.name.removesuffix(ROWS))
-            if match and one.name not in stay and int(match.group(1)) <= newest:
-                # Whatever happens next, it is no checkpoint any more.
-                (one / "manifest.json").unlink(missing_ok=True)
-                shutil.rmtree(one, ignore_errors=True)
+        whole, stay = [], set()
+        for step in reversed(self.steps()):
+            try:
+                chain = Checkpoint(self.at(step)).chain
+            except (BrokenCheckpoint, FileNotFoundError):
+                continue
+            stay |= {one.path.name for one in chain}
+            whole.append(step)
+            if len(whole) == count:
+                break
+        for one in self.path.iterdir() if whole else ():
+            step_of = _NAME.fullmatch(_PARTIAL.sub(r"\1", one.name).removesuffix(ROWS))
+            if step_of and one.name not in stay and int(step_of.group(1)) <= whole[0]:
+                remove(one)
+
+
+def remove(path: Path) -> None:
+    """Removes a checkpoint, or what is left of one."""
+    # Whatever happens next, it is no checkpoint any more.
+    (path / "manifest.json").unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
