@@ -13,6 +13,7 @@ from tensorflow import keras
 from merlin_embeddings import checkpoint, saving
 from merlin_embeddings.saving.background import BackgroundSave
 from merlin_embeddings.saving.folder import Folder
+from merlin_embeddings.saving.save import step_of
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -318,7 +319,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _steps(model: Any) -> int:
-    return int(model.optimizer.iterations)
+    return step_of(model.optimizer) or 0
 
 
 def _joined(histories: list[Any]) -> keras.callbacks.History:

@@ -57,7 +57,9 @@ def way(part: TablePart, checkpoint: Checkpoint, info: TableInfo, ids: Any, stri
 
 
 def slots_in_common(part: TablePart, info: TableInfo) -> list[str]:
-    """The slots that the checkpoint and the table both have."""
+    """The slots that the checkpoint and the table both have, of one kind of optimizer."""
+    if not same_kind(part.kind, info.metadata):
+        return []
     return [
         name
         for name, slot in slot_infos(part).items()
@@ -180,8 +182,20 @@ def require_same_slots(part: TablePart, info: TableInfo) -> None:
         raise ValueError(
             f"Table '{part.name}': the model's optimizer keeps {_listed(shapes)} for its rows, the "
             f"checkpoint has {_listed(theirs)}. Compile with the optimizer that the checkpoint is "
-            "of; strict=False begins what it hasn't anew"
+            "of, and with the same tables frozen; strict=False begins what it hasn't anew"
         )
+    if shapes and not same_kind(part.kind, info.metadata):
+        raise ValueError(
+            f"Table '{part.name}': the model's optimizer is {part.kind}, that of the checkpoint "
+            f"{info.metadata['optimizer']}, to which {_listed(shapes)} means something else. "
+            "Compile with the optimizer that the checkpoint is of; strict=False begins it anew"
+        )
+
+
+def same_kind(kind: str | None, metadata: Mapping[str, Any]) -> bool:
+    """Whether what an optimizer kept, as a manifest says, may be for one of this kind."""
+    theirs = metadata.get("optimizer")
+    return kind is None or theirs is None or kind == theirs
 
 
 def _rows(table: DenseTable) -> int:

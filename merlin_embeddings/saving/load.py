@@ -136,7 +136,8 @@ class _Plan:
         self.left: list[str] = []
         self._faults: list[str] = []
         self.ways: dict[str, tuple[Way, Source]] = {}
-        shared = {shared_rows(name) for name in there.tables}
+        moving = (name for name, info in there.tables.items() if info.key == "id")
+        shared = set(map(shared_rows, moving))
         self._there = [name for name in there.tables if name not in shared]
         self._names = self._named(tables)
         for name in ids:
@@ -267,7 +268,14 @@ class _Plan:
             self.left.append(
                 f"the optimizer's variables have shapes {ours}, those of the checkpoint {theirs}"
             )
-        return ours == theirs
+            return False
+        if not fits.same_kind(self.parts.kind, self.there.metadata):
+            self.left.append(
+                f"the model's optimizer is {self.parts.kind}, that of the checkpoint "
+                f"{self.there.metadata['optimizer']}"
+            )
+            return False
+        return True
 
 
 def _assign(variable: Any, value: np.ndarray) -> None:

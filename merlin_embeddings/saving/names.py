@@ -67,12 +67,14 @@ def matched(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str]:
     have when a model is built a second time in a process, those of the same places: paths whose
     parts have the same names but for numbers, in the same order. Else, as the scopes in front
     depend on who built a layer (`clone_model` builds them otherwise), as many names whose last
-    parts are the same, in the same order.
+    parts are the same, in the same order, where names that both have stand in the same places.
 
     >>> matched(["dense_2/kernel", "dense_3/kernel"], ["dense/kernel", "dense_1/kernel"])
     {'dense_2/kernel': 'dense/kernel', 'dense_3/kernel': 'dense_1/kernel'}
     >>> matched(["dense/kernel", "out/kernel"], ["deep/dense/kernel", "out/kernel"])
     {'dense/kernel': 'deep/dense/kernel', 'out/kernel': 'out/kernel'}
+    >>> matched(["a/kernel", "b/kernel"], ["b/kernel", "c/kernel"])
+    {'b/kernel': 'b/kernel'}
     >>> matched(["dense/kernel"], ["dense/kernel", "other/kernel"])
     {'dense/kernel': 'dense/kernel'}
     """
@@ -81,8 +83,11 @@ def matched(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str]:
         if len(set(ours)) == len(ours) and set(ours) == set(theirs):
             by_place = dict(zip(theirs, there, strict=True))
             return {name: by_place[place] for name, place in zip(wanted, ours, strict=True)}
-        if list(map(_last, wanted)) == list(map(_last, there)):
-            return dict(zip(wanted, there, strict=True))
+        in_order = dict(zip(wanted, there, strict=False))
+        # A name that both have means the same, wherever it stands.
+        common = all(in_order.get(name) == name for name in set(wanted) & set(there))
+        if common and list(map(_last, wanted)) == list(map(_last, there)):
+            return in_order
     return {name: name for name in wanted if name in set(there)}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from merlin_embeddings import compat
 from merlin_embeddings.ids.known_map import KnownIdsMap, known_ids_of
+from merlin_embeddings.saving.kinds import kind_of
 from merlin_embeddings.saving.names import table_names, unique
 from merlin_embeddings.tables import DenseTable, MovingTable, Slot, table_of
 
@@ -20,11 +22,13 @@ class TablePart:
         name: the logical name.
         table: the table.
         slots: by the names that the optimizer gives them.
+        kind: of the optimizer that trains it; None: the model has none.
     """
 
     name: str
     table: DenseTable
     slots: Mapping[str, Slot]
+    kind: str | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Parts:
         random: the states of the layers' random generators.
         optimizer: what the optimizer keeps but for slots of tables, in its order; None: the model
             has no optimizer.
+        kind: of the optimizer that trains all that isn't tables, or None.
     """
 
     tables: Mapping[str, TablePart]
@@ -45,6 +50,7 @@ class Parts:
     weights: Mapping[str, Any]
     random: list[Any]
     optimizer: list[Any] | None
+    kind: str | None
 
 
 def parts_of(model: Any) -> Parts:
@@ -54,19 +60,15 @@ def parts_of(model: Any) -> Parts:
         model: whose; built.
 
     Raises:
-        ValueError: it has no weights yet, or tables that can't be told apart.
+        ValueError: it isn't built yet, or has tables that can't be told apart.
     """
+    _require_built(model)
     weights = list(model.weights)
-    if not weights:
-        raise ValueError(
-            f"Model {model.name!r} has no weights yet. Build it first: call it on a batch, or give "
-            "it inputs."
-        )
     found = [table for table in map(table_of, weights) if table is not None]
     optimizer = getattr(model, "optimizer", None)
     kept = None if optimizer is None else compat.optimizer_variables(optimizer)
     tables = {
-        name: TablePart(name, table, table.slots_among(kept or ()))
+        name: TablePart(name, table, table.slots_among(kept or ()), kind_of(optimizer, table))
         for name, table in zip(table_names(found), found, strict=True)
     }
     known = _known(weights)
@@ -80,14 +82,31 @@ def parts_of(model: Any) -> Parts:
         dict(zip(unique([compat.path_of(weight) for weight in dense]), dense, strict=True)),
         compat.random_variables(model),
         None if kept is None else [v for v in kept if id(v) not in slots],
+        kind_of(optimizer),
     )
 
 
 def build_optimizer(model: Any) -> None:
-    """Has the model's optimizer make its variables, if there is one that hasn't."""
+    """Has the model's optimizer make its variables, if there is one that hasn't.
+
+    Raises:
+        ValueError: the model isn't built yet: those of its later weights would never be made.
+    """
+    _require_built(model)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
-        compat.build_optimizer(optimizer, model.trainable_variables)
+        # Its variables are mirrored where the model's are.
+        strategy = getattr(model, "distribute_strategy", None)
+        with nullcontext() if strategy is None else strategy.scope():
+            compat.build_optimizer(optimizer, model.trainable_variables)
+
+
+def _require_built(model: Any) -> None:
+    if not model.built or not model.weights:
+        raise ValueError(
+            f"Model {model.name!r} has no weights yet, or not all of them. Build it first: call it "
+            "on a batch, or give it inputs."
+        )
 
 
 def _variables_of(table: DenseTable) -> list[Any]:

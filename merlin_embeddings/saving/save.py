@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from merlin_embeddings import compat
 from merlin_embeddings.checkpoint import Checkpoint
 from merlin_embeddings.checkpoint.commits import require_apart
 from merlin_embeddings.saving import tracking
@@ -69,7 +70,7 @@ def save(
         FileNotFoundError: there is no checkpoint at `base`.
         OSError: the disk is full, or fails; what was written is removed.
         TypeError: metadata that are no plain data.
-        ValueError: the model has no weights yet, or two tables that can't be told apart; or `path`
+        ValueError: the model isn't built yet, or has two tables that can't be told apart; or `path`
             is the base, or one that this goes on from.
 
     >>> import tempfile
@@ -118,6 +119,8 @@ def changes_since(parts: Parts, base: Checkpoint, optimizer: Any) -> dict[str, C
 def step_of(optimizer: Any) -> int | None:
     """How many steps an optimizer has made."""
     iterations = getattr(optimizer, "iterations", None)
+    if hasattr(iterations, "value"):  # not where it is computed, as with accumulated gradients
+        iterations = compat.raw_variable(iterations)  # a mirrored variable is no number
     return None if iterations is None else int(iterations)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from merlin_embeddings import optimizers
+from merlin_embeddings.saving.kinds import serving
 from merlin_embeddings.saving.parts import Parts, TablePart
 from merlin_embeddings.tables import DenseTable, Mark
 
@@ -70,9 +71,4 @@ def changed(part: TablePart, checkpoint: str, optimizer: Any) -> np.ndarray | No
 
 def _serves(optimizer: Any, table: DenseTable) -> bool:
     """Whether an optimizer marks the rows that it writes."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    if isinstance(inner, optimizers.Legacy):
-        inner = inner.optimizer
-    if isinstance(inner, optimizers.Split):
-        inner = inner.overrides.get(table.name, inner.embeddings)
-    return isinstance(inner, optimizers.SparseOptimizer)
+    return isinstance(serving(optimizer, table), optimizers.SparseOptimizer)

@@ -56,7 +56,14 @@ def write(
     Returns:
         How many rows were written of each table.
     """
+    for name, part in parts.tables.items():
+        if isinstance(part.table, MovingTable) and shared_rows(name) in parts.tables:
+            raise ValueError(
+                f"Table '{shared_rows(name)}' has the name that a checkpoint gives to the rows "
+                f"which ids of table '{name}' share; give it another one"
+            )
     written = {}
+    metadata = {**metadata, "optimizer": parts.kind}
     with checkpoint.Writer(path, overwrite=overwrite) as writer:
         for name, part in parts.tables.items():
             change = None if changes is None else changes[name]
@@ -112,6 +119,7 @@ def table_info(
         compression=config.to_plain(spec.compression),
         metadata={
             "seed": table.seed,
+            "optimizer": part.kind,
             "vocabulary_size": spec.vocabulary_size,
             "known_ids": known or None,
             "salt": table.salt if isinstance(table, MovingTable) else None,

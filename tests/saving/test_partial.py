@@ -234,3 +234,96 @@ def test_a_copy_whose_layers_were_built_otherwise(tmp_path):
     me.save(model, tmp_path / "c")
     me.load(copy, tmp_path / "c")
     np.testing.assert_equal(copy.get_weights(), model.get_weights())
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda: me.optimizers.SGD(0.1, momentum=0.5),
+        lambda: keras.optimizers.SGD(0.1, momentum=0.5),
+        lambda: me.optimizers.Split(keras.optimizers.Adam(0.1), me.optimizers.SGD(0.1, 0.5)),
+    ],
+)
+def test_an_optimizer_that_keeps_as_much_of_another_kind(tmp_path, of):
+    """SGD's momentum is no mean of squares, whatever it is called."""
+
+    def model_of(optimizer):
+        item = me.layers.Embedding(6, 2, combiner="sum", name="item")
+        model = keras.Sequential([keras.Input((2,), dtype="int64"), item])
+        model.compile(optimizer, "mse")
+        return model
+
+    model = model_of(of())
+    model.train_on_batch(np.array([[1, 2]]), np.ones((1, 2)))
+    me.save(model, tmp_path / "c")
+    other = model_of(me.optimizers.RMSprop(0.1))
+    with pytest.raises(ValueError, match=r"optimizer is rmsprop, that of the checkpoint sgd|keeps"):
+        me.load(other, tmp_path / "c")
+    with pytest.raises(ValueError, match=r"Table 'item': the model's optimizer"):
+        me.load(other, tmp_path / "c", tables=["item"])
+    loaded = me.load(other, tmp_path / "c", strict=False)
+    assert any("optimizer" in one for one in loaded.left)
+    table = me.tables.table_of(other.layers[0].embeddings)
+    for slot in table.slots.values():
+        assert (np.asarray(slot.variable) == slot.fill).all()
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+
+    class Mine(type(me.optimizers.SGD(0.1))):
+        pass
+
+    # A class derived from one, or the same rule of Keras's and ours, keeps the same.
+    if not isinstance(model.optimizer, me.optimizers.Split):
+        same = model_of(Mine(0.1, momentum=0.5))
+        assert same.optimizer.__class__.__name__ == "Mine"
+        me.load(same, tmp_path / "c", tables=["item"], strict=False)
+        table = me.tables.table_of(same.layers[0].embeddings)
+        (slot,) = table.slots.values()
+        assert np.asarray(slot.variable).any() == isinstance(model.optimizer, me.optimizers.SGD)
+
+
+def test_a_model_that_is_not_built(tmp_path):
+    """Its optimizer isn't built, either, or it would never keep what later weights need."""
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.item = me.layers.Embedding(6, 2, combiner="sum", name="item")
+            self.score = keras.layers.Dense(1)
+
+        def call(self, ids):
+            return self.score(self.item(ids))
+
+    def model_of(partly):
+        model = Model()
+        model.compile(me.optimizers.Adam(0.1), "mse")
+        if partly:
+            model.item.build()
+        return model
+
+    ids, ones = np.array([[1, 2]]), np.ones((1, 1))
+    whole = model_of(False)
+    whole.train_on_batch(ids, ones)
+    me.save(whole, tmp_path / "c")
+    for partly in (False, True):
+        model = model_of(partly)
+        message = "has no weights yet, or not all of them"
+        with pytest.raises(ValueError, match=message):
+            me.save(model, tmp_path / "d")
+        with pytest.raises(ValueError, match=message):
+            me.load(model, tmp_path / "c")
+        model(ids)
+        me.load(model, tmp_path / "c")
+        model.train_on_batch(ids, ones)
+    whole.train_on_batch(ids, ones)
+    np.testing.assert_array_equal(model.get_weights()[0], whole.get_weights()[0])
+
+
+def test_names_like_those_of_shared_rows(tmp_path):
+    layer = layer_of(**{"a": (5, 2, {}), "a:oov": (7, 2, {})})
+    me.save(layer, tmp_path / "c")
+    other = layer_of(**{"a": (5, 2, {}), "a:oov": (7, 2, {})})
+    assert set(me.load(other, tmp_path / "c").tables) == {"a", "a:oov"}
+    np.testing.assert_array_equal(values(other, "a:oov"), values(layer, "a:oov"))
+    both = layer_of(**{"a": (None, 2, MOVING), "a:oov": (7, 2, {})})
+    with pytest.raises(ValueError, match=r"Table 'a:oov' has the name that .* table 'a' share"):
+        me.save(both, tmp_path / "d")
