@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from merlin_embeddings.saving.save import Saved, save, step_of
 from merlin_embeddings.saving.write import known_by_shard, table_info
 from merlin_embeddings.tables import Entries, MovingTable
 
-T = TypeVar("T")
 # Rows are read under their table's lock, which a step waits for: so many bytes at a time.
 _AT_ONCE = 1 << 19
 

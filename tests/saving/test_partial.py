@@ -287,7 +287,7 @@ def test_a_model_that_is_not_built(tmp_path):
     class Model(keras.Model):
         def __init__(self):
             super().__init__()
-            self.item = me.layers.Embedding(6, 2, combiner="sum", name="item")
+            self.item = me.layers.Embedding(6, 2, combiner="sum", table_name="item")
             self.score = keras.layers.Dense(1)
 
         def call(self, ids):
