@@ -15,7 +15,7 @@ from merlin_embeddings.ids import Identity, KnownIdsMap, PureIdMap
 from merlin_embeddings.ids.known import as_ids, to_keys
 from merlin_embeddings.saving.parts import TablePart
 from merlin_embeddings.saving.rows import slot_infos
-from merlin_embeddings.saving.ways import ById, SameRows, SameState, Way
+from merlin_embeddings.saving.ways import ById, SameRows, SameState, Way, places
 from merlin_embeddings.saving.write import IDS
 from merlin_embeddings.tables import DenseTable, MovingTable
 
@@ -149,10 +149,7 @@ def _rows_of(
     if _numbered(info.ids):
         return np.where((ids >= 0) & (ids < info.rows), ids, -1)
     if info.metadata.get("known_ids") is not None:
-        keys = checkpoint.arrays(IDS)[info.metadata["known_ids"]]
-        order = np.argsort(keys)
-        at = np.minimum(np.searchsorted(keys, ids, sorter=order), len(keys) - 1)
-        return np.where(keys[order[at]] == ids, order[at], -1)
+        return places(checkpoint.arrays(IDS)[info.metadata["known_ids"]], ids)
     found = config.from_plain(info.ids).build(info.metadata.get("vocabulary_size"))
     assert isinstance(found, PureIdMap)
     name = f"table '{part.name}', ids of the checkpoint"

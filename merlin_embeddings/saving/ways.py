@@ -128,11 +128,15 @@ def rows_for(part: TablePart, ids: np.ndarray) -> np.ndarray:
         return table.upsert(ids)
     known = getattr(table.ids, "saved", None)
     if known is not None:
-        keys = known()
-        order = np.argsort(keys)
-        at = np.minimum(np.searchsorted(keys, ids, sorter=order), len(keys) - 1)
-        return np.where(keys[order[at]] == ids, order[at], -1)
+        return places(known(), ids)
     return np.where((ids >= 0) & (ids < table.rows), ids, -1)
+
+
+def places(listed: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where ids [N] stand in a list of ids [K], each once; -1: nowhere."""
+    order = np.argsort(listed)
+    at = np.minimum(np.searchsorted(listed, ids, sorter=order), len(listed) - 1)
+    return np.where(listed[order[at]] == ids, order[at], -1)
 
 
 def put(part: TablePart, rows: np.ndarray, entries: Entries) -> None:
